@@ -1,0 +1,96 @@
+"""How servers and tools are named, spelled and misspelled.
+
+Pure text, no catalog of its own: what exists is passed in. A name that somebody sends is
+looked up among what exists and never parsed, because both halves may contain every separator.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+SEPARATORS = (":", "__", ".", "/")
+"""Between server and tool, in the ways that people and models write them."""
+
+LONGEST = 256
+"""No name that anyone means is longer; comparing longer ones only costs time."""
+
+
+class HasTools(Protocol):
+    @property
+    def tools(self) -> Mapping[str, Any]: ...
+
+
+class HasServers(Protocol):
+    """What `find_tool` needs of a catalog, so that this module stays below it."""
+
+    @property
+    def servers(self) -> Mapping[str, HasTools]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolId:
+    """One tool of one server."""
+
+    server: str
+    tool: str
+
+    def __str__(self) -> str:
+        return f"{self.server}:{self.tool}"
+
+
+def find_tool(text: str, catalog: HasServers) -> ToolId | None:
+    """The tool that `text` names in one of the usual ways, or None.
+
+    The longest server name wins: with servers `a` and `a__b`, `a__b__c` is tool `c` of `a__b`.
+    """
+    fitting = (name for name in catalog.servers if text.startswith(name))
+    for server in sorted(fitting, key=len, reverse=True):
+        tools = catalog.servers[server].tools
+        rest = text[len(server) :]
+        for separator in SEPARATORS:
+            tool = rest.removeprefix(separator)
+            if tool != rest and tool in tools:
+                return ToolId(server, tool)
+    return None
+
+
+def close(name: str, known: Iterable[str], n: int = 3) -> list[str]:
+    """Up to `n` of the `known` names that `name` may have been meant as, nearest first."""
+    if len(name) > LONGEST:
+        return []
+    folded: dict[str, list[str]] = {}
+    for candidate in known:
+        folded.setdefault(_fold(candidate), []).append(candidate)
+    near = difflib.get_close_matches(_fold(name), folded, n=n, cutoff=0.6)
+    return [original for key in near for original in folded[key]][:n]
+
+
+def _fold(name: str) -> str:
+    return "".join(c for c in name.casefold() if c not in "_-. ")
+
+
+def spelled(name: str) -> str:
+    """The name as a JavaScript identifier: `my-server` gives `my_server`, `2fa` gives `_2fa`."""
+    identifier = "".join(c if c == "$" or f"a{c}".isidentifier() else "_" for c in name)
+    starts_well = identifier[:1] == "$" or identifier[:1].isidentifier()
+    return identifier if starts_well else f"_{identifier}"
+
+
+def spellings(names: Iterable[str]) -> dict[str, str]:
+    """Identifier to original, for the names that JavaScript can't spell as they are.
+
+    Where two would share an identifier, neither gets it; a name that already is that
+    identifier keeps it.
+    """
+    originals = set(names)
+    claims: dict[str, list[str]] = {}
+    for name in sorted(originals):
+        claims.setdefault(spelled(name), []).append(name)
+    return {
+        identifier: claimants[0]
+        for identifier, claimants in claims.items()
+        if len(claimants) == 1 and identifier not in originals
+    }

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpproxy.names import ToolId, close, find_tool, spelled, spellings
+
+
+@dataclass
+class FakeServer:
+    tools: dict[str, object]
+
+
+@dataclass
+class FakeCatalog:
+    servers: dict[str, FakeServer] = field(default_factory=dict)
+
+
+def catalog(**servers: list[str]) -> FakeCatalog:
+    return FakeCatalog({name: FakeServer(dict.fromkeys(tools)) for name, tools in servers.items()})
+
+
+@pytest.mark.parametrize("text", ["demo:echo", "demo__echo", "demo.echo", "demo/echo"])
+def test_a_tool_is_found_under_every_usual_separator(text):
+    assert find_tool(text, catalog(demo=["echo"])) == ToolId("demo", "echo")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "demo", "demo:", "demoecho", "demo:ECHO", "demo::echo", "other:echo", "echo"]
+)
+def test_what_is_not_exactly_a_tool_is_not_found(text):
+    assert find_tool(text, catalog(demo=["echo"])) is None
+
+
+def test_the_longest_server_name_wins():
+    assert find_tool("a__b__c", catalog(a=["b__c"], a__b=["c"])) == ToolId("a__b", "c")
+    assert find_tool("a.b__c", catalog(a=["b__c"], a__b=["c"])) == ToolId("a", "b__c")
+
+
+def test_a_tool_name_may_hold_separators():
+    assert find_tool("my:list.items/all", catalog(my=["list.items/all"])) == ToolId(
+        "my", "list.items/all"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "expected"),
+    [
+        ("ecko", ["echo", "add", "tree"], ["echo"]),
+        ("listIssues", ["list_issues", "get_issue", "fork"], ["list_issues", "get_issue"]),
+        ("GitHub", ["github", "gitlab"], ["github", "gitlab"]),
+        ("my_server", ["my-server"], ["my-server"]),
+        ("zzz", ["echo"], []),
+        ("", ["echo"], []),
+        ("x" * 500_000, ["x" * 300], []),
+    ],
+)
+def test_close_names(name, known, expected):
+    assert close(name, known) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("my-server", "my_server"),
+        ("list.items", "list_items"),
+        ("2fa", "_2fa"),
+        ("echo", "echo"),
+        ("$x", "$x"),
+        ("größe", "größe"),
+        ("delete", "delete"),
+        ("__proto__", "__proto__"),
+        ("", "_"),
+        ("a b\u2028", "a_b_"),
+    ],
+)
+def test_spelled(name, expected):
+    assert spelled(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["my-server", "github"], {"my_server": "my-server"}),
+        (["a-b", "a.b"], {}),
+        (["a-b", "a_b"], {}),
+        (["2fa"], {"_2fa": "2fa"}),
+        (["a-b", "a-b"], {"a_b": "a-b"}),
+    ],
+)
+def test_spellings(names, expected):
+    assert spellings(names) == expected
+
+
+@given(st.lists(st.text(max_size=6), max_size=12))
+def test_every_spelling_is_an_identifier_that_nothing_else_claims(names):
+    found = spellings(names)
+    assert all(re.fullmatch(r"[^\W\d][\w$]*|[$_][\w$]*", identifier) for identifier in found)
+    assert not set(found) & set(names)
+    assert len(set(found.values())) == len(found)
