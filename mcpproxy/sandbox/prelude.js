@@ -1,0 +1,599 @@
+// What a script finds in its world, and the two ends of its line to the host.
+//
+// Evaluated once, before any script; `host` is the only door out and goes out of reach when this
+// returns. A script may overwrite any global or prototype: nothing below may lean on one at run
+// time. Hence the captured intrinsics, the null-prototype tables and the absence of spread,
+// destructuring and array methods in code that runs after the script has begun.
+(function (host) {
+  'use strict';
+  const G = globalThis;
+  const {
+    apply, getPrototypeOf, setPrototypeOf, defineProperty,
+  } = Reflect;
+  const { keys, create } = Object;
+  const { parse, stringify } = JSON;
+  const { isArray } = Array;
+  const isError = Error.isError;
+  const evaluate = G.eval;
+  const P = Promise, then = Promise.prototype.then;
+  const E = Error, TE = TypeError, SE = SyntaxError, S = String;
+  const hasOwn = (object, key) => apply(Object_hasOwn, null, [object, key]);
+  const Object_hasOwn = Object.hasOwn;
+  const isWellFormed = S.prototype.isWellFormed, toWellFormed = S.prototype.toWellFormed;
+  const slice = S.prototype.slice, indexOf = S.prototype.indexOf;
+  const test = RegExp.prototype.exec;
+  const isInteger = Number.isInteger, isFinite = Number.isFinite;
+  const toISOString = Date.prototype.toISOString, getTime = Date.prototype.getTime;
+  const unboxNumber = Number.prototype.valueOf, unboxString = S.prototype.valueOf, unboxBoolean = Boolean.prototype.valueOf;
+  const Weak = WeakMap, weakGet = WeakMap.prototype.get, weakSet = WeakMap.prototype.set;
+  const InternalErrorPrototype = G.InternalError?.prototype;
+  const hidden = (value) => ({ value, writable: true, enumerable: false, configurable: true, __proto__: null });
+  const shown = (value) => ({ value, writable: true, enumerable: true, configurable: true, __proto__: null });
+
+  const text = (value) => apply(isWellFormed, value, []) ? value : apply(toWellFormed, value, []);
+  const quote = (value) => stringify(text(value));
+
+  // An engine failure carries this constructor; a script must not be able to make one of its own.
+  delete G.InternalError;
+  if (InternalErrorPrototype) defineProperty(InternalErrorPrototype, 'constructor', hidden(E));
+
+  // ── reading values ────────────────────────────────────────────────────────────────────────────
+
+  const DEPTH = 100;
+  const BUILTIN = new Weak();
+  const REMEDY = {
+    __proto__: null,
+    Date: 'return .toISOString()', RegExp: 'return .toString()', Map: 'return Object.fromEntries(map) or [...map]',
+    Set: 'return [...set]', Error: 'return .message', Promise: 'await it first',
+    ArrayBuffer: 'return Array.from(new Uint8Array(buffer))', DataView: 'return the numbers you need',
+    WeakMap: 'return a plain object', WeakSet: 'return a plain array', WeakRef: 'return .deref()',
+    Iterator: 'return [...iterator]', AsyncIterator: 'collect it into an array first',
+    URL: 'return .href', URLSearchParams: 'return .toString()',
+  };
+  const known = (name, prototype) => prototype && apply(weakSet, BUILTIN, [prototype, name]);
+  for (const name of ['Date', 'RegExp', 'Map', 'Set', 'Error', 'Promise', 'ArrayBuffer', 'SharedArrayBuffer', 'DataView',
+    'WeakMap', 'WeakSet', 'WeakRef', 'Iterator', 'Int8Array', 'Uint8Array', 'Uint8ClampedArray', 'Int16Array', 'Uint16Array',
+    'Int32Array', 'Uint32Array', 'BigInt64Array', 'BigUint64Array', 'Float16Array', 'Float32Array', 'Float64Array']) {
+    known(name, G[name]?.prototype);
+  }
+  known('AsyncIterator', getPrototypeOf(getPrototypeOf(async function* () {}.prototype)));
+
+  function builtin(value) {
+    let at = value;
+    for (let n = 0; n < DEPTH && (at = getPrototypeOf(at)) !== null; n++) {
+      const name = apply(weakGet, BUILTIN, [at]);
+      if (name !== undefined) return name;
+    }
+    return undefined;
+  }
+
+  const IDENTIFIER = /^[A-Za-z_$][\w$]*$/;
+  const step = (path, key) => path + (typeof key === 'number' ? '[' + key + ']'
+    : apply(test, IDENTIFIER, [key]) ? '.' + key : '[' + quote(key) + ']');
+
+  class Unwritable extends E {}
+  defineProperty(Unwritable.prototype, 'name', hidden('Unwritable'));
+  const refuse = (path, what, remedy) => { throw new Unwritable(path + ' is ' + what + (remedy ? ': ' + remedy : '')); };
+
+  /** The JSON text of a value. Each property is read once; the first that can't be written is named by its path. */
+  function write(value, path, depth, above, dates) {
+    switch (typeof value) {
+      case 'string': return quote(value);
+      case 'boolean': return value ? 'true' : 'false';
+      case 'number':
+        if (isFinite(value)) return value === 0 ? '0' : '' + value;
+        return refuse(path, '' + value, 'JSON has no such number; return null or a string');
+      case 'bigint': return refuse(path, 'a BigInt', 'return Number(x) or .toString()');
+      case 'symbol': return refuse(path, 'a symbol', 'return its .description');
+      case 'function': return refuse(path, 'a function', 'return its result, or leave it out');
+      case 'undefined': return refuse(path, 'undefined', 'return null, or leave it out');
+    }
+    if (value === null) return 'null';
+    for (let n = 0; n < depth; n++) if (above[n] === value) refuse(path, 'a circular reference', 'return a plain tree, without references to what contains it');
+    if (depth >= DEPTH) refuse(path, 'nested deeper than ' + DEPTH + ' levels', 'return a flatter value');
+    let own = value;
+    if (isArray(value)) {
+      above[depth] = value;
+      const length = value.length;
+      let out = '[';
+      for (let n = 0; n < length; n++) {
+        const at = path + '[' + n + ']';
+        const item = value[n];
+        if (item === undefined && !hasOwn(value, n)) refuse(at, 'a hole in a sparse array', 'fill it with null');
+        out += (n ? ',' : '') + write(item, at, depth + 1, above, dates);
+      }
+      above[depth] = undefined;
+      return out + ']';
+    }
+    const kind = builtin(value);
+    if (kind !== undefined) {
+      if (dates && kind === 'Date') return quote(apply(toISOString, value, []));
+      const typed = REMEDY[kind] === undefined;
+      return refuse(path, (kind === 'Iterator' || kind === 'Error' || kind === 'ArrayBuffer' ? 'an ' : 'a ') + kind, typed ? 'return Array.from(x)' : REMEDY[kind]);
+    }
+    const toJSON = value.toJSON;
+    if (typeof toJSON === 'function') {
+      own = apply(toJSON, value, ['']);
+      above[depth] = value;
+      const out = write(own, path, depth + 1, above, dates);
+      above[depth] = undefined;
+      return out;
+    }
+    const boxed = unboxed(value);
+    if (boxed !== value) return write(boxed, path, depth, above, dates);
+    above[depth] = value;
+    const names = keys(value);
+    let out = '{', first = true;
+    for (let n = 0; n < names.length; n++) {
+      const item = value[names[n]];
+      if (item === undefined) continue;
+      out += (first ? '' : ',') + quote(names[n]) + ':' + write(item, step(path, names[n]), depth + 1, above, dates);
+      first = false;
+    }
+    above[depth] = undefined;
+    return out + '}';
+  }
+
+  function unboxed(value) {
+    const unbox = [unboxNumber, unboxString, unboxBoolean];
+    for (let n = 0; n < 3; n++) try { return apply(unbox[n], value, []); } catch { /* not one of these */ }
+    return value;
+  }
+
+  const toText = (value, path, dates) => write(value, path, 0, create(null), dates);
+
+  /** For people: what a console line or an error message shows of any value. Never throws. */
+  function inspect(value, depth, room) {
+    try {
+      switch (typeof value) {
+        case 'string': return depth ? quote(value) : text(value);
+        case 'number': return value === 0 && 1 / value < 0 ? '-0' : '' + value;
+        case 'boolean': case 'undefined': return '' + value;
+        case 'bigint': return value + 'n';
+        case 'symbol': return apply(symbolText, value, []);
+        case 'function': return '[function ' + (ownText(value, 'name') || 'anonymous') + ']';
+      }
+      if (value === null) return 'null';
+      if (isError(value)) { const found = told(value); return depth ? '[' + found.message + ']' : found.message + (found.stack ? '\n' + found.stack : ''); }
+      if (depth > 5 || room < 0) return isArray(value) ? '[…]' : '{…}';
+      const kind = builtin(value);
+      if (kind === 'Date') return apply(getTime, value, []) === apply(getTime, value, []) ? apply(toISOString, value, []) : 'Invalid Date';
+      if (kind === 'RegExp') return apply(regexpText, value, []);
+      if (kind === 'Promise') return 'Promise { await it to see its value }';
+      if (kind === 'Map') return 'Map ' + inspect(Array_from(value), depth + 1, room);
+      if (kind === 'Set') return 'Set ' + inspect(Array_from(value), depth + 1, room);
+      const listed = isArray(value), names = listed ? value : keys(value);
+      let out = '';
+      for (let n = 0; n < names.length; n++) {
+        if (n === 100 || out.length > room) { out += ', … ' + (names.length - n) + ' more'; break; }
+        const item = listed ? value[n] : value[names[n]];
+        out += (n ? ', ' : '') + (listed ? '' : (apply(test, IDENTIFIER, [names[n]]) ? names[n] : quote(names[n])) + ': ') + inspect(item, depth + 1, room - out.length);
+      }
+      return listed ? '[' + out + ']' : (kind ? kind + ' ' : '') + '{' + out + '}';
+    } catch {
+      return '[a value that throws when it is looked at]';
+    }
+  }
+  const symbolText = Symbol.prototype.toString, regexpText = RegExp.prototype.toString;
+  const Array_from = Array.from;
+
+  function ownText(value, key) {
+    try {
+      const found = value[key];
+      return typeof found === 'string' ? found : found === undefined ? '' : inspect(found, 1, 1000);
+    } catch {
+      return '';
+    }
+  }
+
+  // The first of our own frames; see FIRST_LINE in worker.py.
+  const OURS = /\n? *at (?:eval|apply) \(native\)\n *at [^\n]*<input>:2\d{6}:|\n? *at [^\n]*<input>:2\d{6}:/;
+  const LONGEST = 16384;
+  const short = (value) => value.length > LONGEST ? apply(slice, value, [0, LONGEST]) + ' … (' + value.length + ' characters)' : value;
+
+  /** Name, message and stack of whatever was thrown, however it resists. */
+  function told(thrown) {
+    let genuine = false;
+    try { genuine = isError(thrown) || builtin(thrown) === 'Error'; } catch { /* a proxy, or no object */ }
+    if (!genuine) return { __proto__: null, name: '', message: short('Uncaught ' + inspect(thrown, 0, 4000)), stack: '', memory: false, syntax: false };
+    const name = short(ownText(thrown, 'name')) || 'Error', said = short(ownText(thrown, 'message'));
+    let stack = ownText(thrown, 'stack'), prototype = null;
+    const ours = apply(test, OURS, [stack]);
+    if (ours !== null) stack = apply(slice, stack, [0, ours.index]);
+    try { prototype = getPrototypeOf(thrown); } catch { /* a proxy */ }
+    let message = said ? name + ': ' + said : name;
+    const tool = apply(weakGet, failures, [thrown]);
+    if (tool !== undefined) message += ' (' + tool + ')';
+    return {
+      __proto__: null, name, message: text(message), stack: text(short(stack)),
+      memory: prototype === InternalErrorPrototype && said === 'out of memory', syntax: prototype === SE.prototype,
+    };
+  }
+
+  // ── calling tools ─────────────────────────────────────────────────────────────────────────────
+
+  let number = 0;
+  const waiting = create(null);       // number -> {resolve, reject, typed}
+  let inFlight = 0;
+  const refused = new Weak();         // the host's own envelopes that end a run when they are its value
+  const failures = new Weak();        // ToolError -> "CODE from server:tool"
+  const FINAL = { __proto__: null, INVALID_ARGS: true, MAX_TOOL_CALLS_EXCEEDED: true, SERVER_NOT_ALLOWED: true };
+
+  // S() makes one flat string of a concatenation: the host's end takes no ropes.
+  const send = (frame) => { host.send(S(frame)); };
+  const ask = (id, frame) => parse(host.ask(S(frame), id));
+
+  function failed(code, message) {
+    return enveloped({ ok: false, error: { code, message, retryable: false } });
+  }
+
+  /** Remember the refusals that are ours, and let the data of a result be read directly. */
+  function enveloped(envelope) {
+    if (!envelope.ok) {
+      if (FINAL[envelope.error.code]) apply(weakSet, refused, [envelope, { __proto__: null, code: envelope.error.code, message: envelope.error.message }]);
+    } else {
+      lend(envelope.result);
+    }
+    return envelope;
+  }
+
+  function lend(result) {
+    const data = dataOf(result);
+    if (typeof data !== 'object' || data === null || isArray(data) || data === result.content) return;
+    const lent = create(Object_prototype), names = keys(data);
+    for (let n = 0; n < names.length; n++) defineProperty(lent, names[n], hidden(data[names[n]]));
+    setPrototypeOf(result, lent);
+  }
+  const Object_prototype = Object.prototype;
+
+  /** What a tool means by its result: structured content, else JSON text, else the text, else the blocks. */
+  function dataOf(result) {
+    if (hasOwn(result, 'structuredContent')) return result.structuredContent;
+    const content = hasOwn(result, 'content') ? result.content : undefined;
+    if (!isArray(content) || content.length !== 1 || content[0]?.type !== 'text' || typeof content[0].text !== 'string') return content;
+    try { return parse(content[0].text); } catch { return content[0].text; }
+  }
+
+  const plain = (value) => typeof value === 'object' && value !== null && !isArray(value) && builtin(value) === undefined;
+
+  /** JSON text of the arguments, or a sentence that says what is wrong with them (in an object). */
+  function argsText(args, label) {
+    try {
+      if (!plain(args)) return { wrong: label + ' must be a plain object such as {key: value}, not ' + kindOf(args) };
+      return toText(args, label, true);
+    } catch (error) {
+      return { wrong: error instanceof Unwritable ? error.message : label + ' could not be read: ' + told(error).message };
+    }
+  }
+
+  function kindOf(value) {
+    if (value === null) return 'null';
+    if (isArray(value)) return 'an array';
+    if (typeof value !== 'object') return typeof value === 'undefined' ? 'undefined' : 'a ' + typeof value;
+    let kind; try { kind = builtin(value); } catch { /* a proxy */ }
+    return kind ? 'a ' + kind : 'an object';
+  }
+
+  const named = (value) => typeof value === 'string' && value !== '';
+
+  function call_tool(server, tool, args) {
+    if (arguments.length < 3) return failed('INVALID_ARGS', 'call_tool needs 3 arguments: call_tool(server, tool, args), with {} for no args; it got ' + arguments.length);
+    if (!named(server)) return failed('INVALID_ARGS', 'call_tool: server must be a non-empty string, not ' + kindOf(server));
+    if (!named(tool)) return failed('INVALID_ARGS', 'call_tool: tool must be a non-empty string, not ' + kindOf(tool));
+    const json = argsText(args, 'args');
+    if (typeof json !== 'string') return failed('INVALID_ARGS', 'call_tool: ' + json.wrong);
+    const id = ++number;
+    return enveloped(ask(id, '{"t":"call","id":' + id + ',"server":' + quote(server) + ',"tool":' + quote(tool) + ',"args":' + json + '}'));
+  }
+
+  function call_tools(requests, options) {
+    try {
+      return batch(requests, options, arguments.length);
+    } catch (error) {
+      return failed('INVALID_ARGS', 'call_tools: the arguments could not be read: ' + told(error).message);
+    }
+  }
+
+  function batch(requests, options, given) {
+    const wrong = (message) => failed('INVALID_ARGS', 'call_tools: ' + message);
+    if (!given) return wrong('requires 1 argument: an array of {server, tool, args}');
+    if (!isArray(requests)) return wrong('requests must be an array of {server, tool, args}, not ' + kindOf(requests));
+    const length = requests.length;
+    if (length > 100) return wrong('a batch has a maximum of 100 elements, this one has ' + length + '; split it');
+    let json = '';
+    for (let n = 0; n < length; n++) {
+      const at = 'element ' + n;
+      if (!(n in requests)) return wrong(at + ': is a hole in a sparse array');
+      const element = requests[n];
+      if (typeof element !== 'object' || element === null || isArray(element)) return wrong(at + ': must be an object {server, tool, args}, not ' + kindOf(element));
+      const server = element.server, tool = element.tool, args = element.args;
+      if (!named(server)) return wrong(at + ': server must be a non-empty string, not ' + kindOf(server));
+      if (!named(tool)) return wrong(at + ': tool must be a non-empty string, not ' + kindOf(tool));
+      const found = args === undefined ? '{}' : argsText(args, 'args');
+      if (typeof found !== 'string') return wrong(at + ': ' + found.wrong);
+      json += (n ? ',' : '') + '{"server":' + quote(server) + ',"tool":' + quote(tool) + ',"args":' + found + '}';
+    }
+    let parallel = 'null';
+    if (options !== undefined) {
+      if (typeof options !== 'object' || options === null || isArray(options)) return wrong('options must be an object such as {max_parallel: 4}, not ' + kindOf(options));
+      if (hasOwn(options, 'max_parallel')) {
+        const asked = options.max_parallel;
+        if (!isInteger(asked)) return wrong('options.max_parallel must be an integer between 1 and 32, not ' + inspect(asked, 1, 50));
+        if (asked < 1 || asked > 32) return wrong('options.max_parallel must be between 1 and 32, not ' + asked);
+        parallel = '' + asked;
+      }
+    }
+    if (length === 0) return [];
+    const id = number + 1;
+    number += length;
+    const slots = ask(id, '{"t":"batch","id":' + id + ',"max_parallel":' + parallel + ',"calls":[' + json + ']}');
+    for (let n = 0; n < slots.length; n++) enveloped(slots[n]);
+    return slots;
+  }
+
+  // ── typed calls ───────────────────────────────────────────────────────────────────────────────
+
+  class ToolError extends E {
+    constructor(error, server, tool) {
+      super(error.message);
+      this.code = error.code;
+      this.server = server;
+      this.tool = tool;
+      this.retryable = error.retryable;
+      if (error.retry_after_ms !== undefined) this.retry_after_ms = error.retry_after_ms;
+      if (error.result !== undefined) this.result = error.result;
+      apply(weakSet, failures, [this, error.code + ', ' + server + ':' + tool]);
+    }
+  }
+  defineProperty(ToolError.prototype, 'name', hidden('ToolError'));
+
+  const PLAIN_KEYS = { __proto__: null, then: 1, catch: 1, finally: 1, constructor: 1, toJSON: 1 };
+
+  /** A promise that says which `await` is missing when a member of its value is read from it. */
+  function hinting(promise, call) {
+    const prototype = getPrototypeOf(promise);
+    const hint = new Proxy_(create(prototype), {
+      __proto__: null,
+      get(target, key, receiver) {
+        if (typeof key === 'symbol' || PLAIN_KEYS[key] || key in prototype) return prototype[key];
+        throw new TE('cannot read "' + key + '" of a call that was not awaited: write (await ' + call + ').' + key);
+      },
+    });
+    setPrototypeOf(promise, hint);
+    return promise;
+  }
+  const Proxy_ = Proxy;
+
+  function typed(server, tool, args) {
+    const call = 'tools' + step('', server) + step('', tool) + '(…)';
+    if (typeof args[0] === 'function') {
+      // Somebody awaits the server itself, which has a tool called `then`.
+      if (typeof args[1] === 'function') args[1](new TE('tools' + step('', server) + ' is no promise: await one of its tools, e.g. await ' + call));
+      return undefined;
+    }
+    const json = args[0] === undefined ? '{}' : argsText(args[0], 'args');
+    const promise = new P((resolve, reject) => {
+      if (typeof json !== 'string') { reject(new ToolError({ code: 'INVALID_ARGS', message: call + ': ' + json.wrong, retryable: false }, server, tool)); return; }
+      const id = ++number;
+      waiting[id] = { __proto__: null, resolve, reject, server, tool };
+      inFlight++;
+      send('{"t":"call","id":' + id + ',"typed":true,"server":' + quote(server) + ',"tool":' + quote(tool) + ',"args":' + json + '}');
+    });
+    return hinting(promise, call);
+  }
+
+  const nameless = (key) => typeof key === 'symbol' || key === 'toJSON';
+  const question = (what, rest) => { const id = ++number; return ask(id, '{"t":"ask","id":' + id + ',"what":"' + what + '"' + rest + '}'); };
+
+  /** A namespace: every name in it is just a name, those of Object.prototype included. */
+  function namespace(find, names) {
+    const target = create(null);
+    return new Proxy_(target, {
+      __proto__: null,
+      get: (_, key) => nameless(key) ? undefined : find(key),
+      has: (_, key) => !nameless(key) && names()[key] !== undefined,
+      ownKeys: () => keys(names()),
+      getOwnPropertyDescriptor: (_, key) => nameless(key) || names()[key] === undefined ? undefined : shown(find(key)),
+      set: () => false, deleteProperty: () => false, defineProperty: () => false,
+    });
+  }
+
+  function once(load) {
+    let found;
+    return () => found ??= load();
+  }
+
+  function serverSpace(server) {
+    const functions = create(null);
+    const listing = once(() => question('tools', ',"server":' + quote(server)));
+    const original = create(null);
+    const named = once(() => {
+      const found = listing(), names = create(null);
+      for (let n = 0; n < found.names.length; n++) names[found.names[n]] = found.names[n];
+      const spelt = keys(found.spellings);
+      for (let n = 0; n < spelt.length; n++) original[spelt[n]] = found.spellings[spelt[n]];
+      return names;
+    });
+    return namespace((key) => {
+      const names = named();
+      const tool = names[key] ?? original[key];
+      // A tool that isn't listed may have come meanwhile, or its server may not be up yet: the host knows.
+      return functions[key] ??= defineProperty_(function (args) { return typed(server, tool ?? key, arguments); }, 'name', hidden(key));
+    }, named);
+  }
+  const defineProperty_ = (object, key, descriptor) => { defineProperty(object, key, descriptor); return object; };
+
+  const servers = create(null);
+  const listing = once(() => question('servers', ''));
+  const serverNames = once(() => {
+    const names = create(null), found = listing();
+    for (let n = 0; n < found.names.length; n++) names[found.names[n]] = found.names[n];
+    return names;
+  });
+  const tools = namespace((key) => {
+    const names = serverNames();
+    const server = names[key] ?? (hasOwn(listing().spellings, key) ? listing().spellings[key] : undefined);
+    if (server === undefined) {
+      const answer = question('close_server', ',"server":' + quote(key));
+      throw new TE(answer.message);
+    }
+    return servers[server] ??= serverSpace(server);
+  }, serverNames);
+
+  // ── discovery, console, time ──────────────────────────────────────────────────────────────────
+
+  function discover(what, json) {
+    return new P((resolve, reject) => {
+      const id = ++number;
+      waiting[id] = { __proto__: null, resolve, reject, server: undefined, tool: what };
+      inFlight++;
+      send('{"t":"ask","id":' + id + ',"what":"' + what + '","later":true,' + json + '}');
+    });
+  }
+
+  function search_tools(query, options) {
+    const asked = options === undefined || options === null ? {} : options;
+    return discover('search', '"query":' + loose(query) + ',"limit":' + loose(asked.limit) + ',"server":' + loose(asked.server));
+  }
+  const describe_tool = (name) => discover('describe', '"name":' + loose(name));
+  const loose = (value) => { try { return value === undefined ? 'null' : toText(value, 'value', true); } catch { return '{}'; } };
+
+  const LOG_BYTES = 65536;
+  let logged = 0, dropped = 0;
+  function log(level, values) {
+    if (logged >= LOG_BYTES) { dropped++; return; }
+    let line = '';
+    for (let n = 0; n < values.length && line.length <= LOG_BYTES; n++) line += (n ? ' ' : '') + inspect(values[n], 0, LOG_BYTES);
+    const room = LOG_BYTES - logged;
+    if (line.length > room) line = apply(slice, line, [0, room]) + ' … (' + (line.length - room) + ' characters left out)';
+    logged += line.length + 16;
+    send('{"t":"log","level":"' + level + '","text":' + quote(line) + '}');
+  }
+  const console = {};
+  for (const level of ['log', 'info', 'warn', 'error', 'debug']) {
+    console[level] = { [level](...values) { log(level, values); } }[level];
+  }
+  console.trace = console.debug;
+  console.table = console.dir = console.log;
+
+  function sleep(ms) {
+    const asked = typeof ms === 'number' && ms >= 0 ? ms : 0;
+    return new P((resolve) => {
+      const id = ++number;
+      waiting[id] = { __proto__: null, resolve, timer: true };
+      inFlight++;
+      host.sleep(id, asked > 2147483647 ? 2147483647 : asked);
+    });
+  }
+
+  // ── the random numbers: forked processes share the engine's own seed ──────────────────────────
+
+  let a = 1, b = 2, c = 3, d = 4;
+  const imul = Math.imul;
+  function seed(words) { a = words[0]; b = words[1]; c = words[2]; d = words[3] | 1; for (let n = 0; n < 12; n++) sfc32(); }
+  function sfc32() {              // Chris Doty-Humphrey's small fast counter, of PractRand
+    const t = (a + b | 0) + d | 0;
+    d = d + 1 | 0;
+    a = b ^ b >>> 9;
+    b = c + (c << 3) | 0;
+    c = (c << 21 | c >>> 11) + t | 0;
+    return t >>> 0;
+  }
+  defineProperty(Math, 'random', hidden(function random() { return ((sfc32() >>> 5) * 67108864 + (sfc32() >>> 6)) / 9007199254740992; }));
+
+  // ── the life of a script ──────────────────────────────────────────────────────────────────────
+
+  let outcome = 0, held;              // 0 running, 1 a value, 2 a failure
+  const settle = (kind, value) => { if (outcome === 0) { outcome = kind; held = value; host.settled(); } };
+
+  function publish(name, value) { defineProperty(G, name, hidden(value)); }
+
+  const api = {
+    /** Evaluate a program. `mode`: plain, function (call it), wrapped (call it, no input). */
+    run(json) {
+      const job = parse(json);
+      seed(job.seed);
+      const { program, mode } = job;
+      publish('input', job.input);
+      try {
+        let value = evaluate(program);
+        if (mode === 'function') value = value(job.input);
+        else if (mode === 'wrapped') value = apply(value, G, [undefined]);
+        if ((typeof value === 'object' && value !== null || typeof value === 'function') && typeof value.then === 'function' && plainOrPromise(value)) {
+          apply(then, new P((resolve) => resolve(value)), [(found) => settle(1, found), (thrown) => settle(2, thrown)]);
+        } else {
+          settle(1, value);
+        }
+      } catch (thrown) {
+        settle(2, thrown);
+      }
+    },
+
+    /** An answer from the host to something that was asked without waiting. */
+    deliver(json) {
+      const at = apply(indexOf, json, [' ']), id = apply(slice, json, [0, at]);
+      const entry = waiting[id];
+      if (entry === undefined) return;
+      delete waiting[id];
+      inFlight--;
+      if (entry.timer) { entry.resolve(undefined); return; }
+      const answer = parse(apply(slice, json, [at + 1]));
+      if (entry.server === undefined) {
+        if (answer.ok) entry.resolve(answer.value); else entry.reject(new E(answer.message));
+      } else if (answer.ok) {
+        entry.resolve(dataOf(answer.result));
+      } else {
+        entry.reject(new ToolError(answer.error, entry.server, entry.tool));
+      }
+    },
+
+    /** How many answers and timers could still wake the script. */
+    pending: () => inFlight,
+
+    /** The text of the last frame. Called with some memory to spare. */
+    report() {
+      if (outcome === 1) return reportValue();
+      if (outcome === 0) return failure('error', NEVER);
+      const found = told(held);
+      const compiling = found.syntax && apply(test, COMPILING, [found.stack]) !== null;
+      return failure(found.memory ? 'memory' : compiling ? 'syntax' : 'error', found.message, found.stack);
+    },
+
+    /** Whether a text compiles as the body of a function: told apart from a SyntaxError the script threw itself. */
+    compiles(json) {
+      try { evaluate('(async function(){' + parse(json) + '\n})'); return true; } catch { return false; }
+    },
+  };
+
+  const NEVER = 'Error: the script waits for a promise that can never settle: nothing is left that could resolve it. Check that each new Promise(...) calls its resolve or reject';
+  const COMPILING = /^ {4}at <input>:\d+:\d+\n?$/;
+  const failure = (kind, message, stack, code) => stringify({ __proto__: null, t: 'failed', dropped, kind, code, message, stack: stack ?? '' });
+
+  function plainOrPromise(value) {
+    try { const kind = builtin(value); return kind === undefined || kind === 'Promise'; } catch { return true; }
+  }
+
+  function reportValue() {
+    const refusal = typeof held === 'object' && held !== null ? apply(weakGet, refused, [held]) : undefined;
+    if (refusal !== undefined) return failure('refused', refusal.message, '', refusal.code);
+    if (held === undefined) return failure('serialization', 'the script gave no value (undefined): end it with an expression such as `result` or `({ ... })`, or add `return ...`');
+    try {
+      return '{"t":"done","dropped":' + dropped + ',"value":' + toText(held, 'value', false) + '}';
+    } catch (thrown) {
+      if (thrown instanceof Unwritable) return failure('serialization', thrown.message);
+      const found = told(thrown);
+      return failure(found.memory ? 'memory' : 'serialization', 'reading the result threw ' + found.message);
+    }
+  }
+
+  publish('call_tool', call_tool);
+  publish('call_tools', call_tools);
+  publish('tools', tools);
+  publish('ToolError', ToolError);
+  publish('search_tools', search_tools);
+  publish('describe_tool', describe_tool);
+  publish('console', console);
+  publish('sleep', sleep);
+  const call = (name, json) => { const found = api[name](json); return typeof found === 'string' ? S(found) : found; };
+  return { call, publish, hidden, host, known };
+})

@@ -1,0 +1,438 @@
+"""The life of a VM process: one script, then gone.
+
+It owns a JavaScript engine and one socket. It trusts nobody and is trusted by nobody: limits, gates
+and the clock are the daemon's. What it sends are frames (`frames.py`); what it gets are a job and
+the answers to what the script asked.
+
+    job ──► program.js (a parser in a context of its own) ──► prelude.js runs it ──► calls, logs ──► one last frame
+
+Import-light: this module and the engine are all that the fork server loads.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import json
+import os
+import re
+import select
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from importlib import resources
+from typing import Any, NoReturn
+
+import ada_url
+import quickjs
+
+from mcpproxy.sandbox import frames
+
+FIRST_LINE = 2_000_000
+"""Our own code is compiled as if it stood below this line, so that its stack frames can be told from
+the script's: a script has at most 2^20 bytes, hence fewer lines."""
+
+STACK_BYTES = 2 * 2**20
+"""Of the 8 MiB C stack that a main thread has; past it the engine throws a RangeError."""
+
+PARSER_STACK_BYTES = 4 * 2**20
+SPARE_BYTES = 32 * 2**20
+"""Extra memory for reporting how a script ended that had used up its own."""
+
+OUT_OF_MEMORY = 86
+"""Exit status of a process that could not even say that its memory was used up."""
+
+POSITION = re.compile(r"<input>:(\d+):(\d+)")
+WORDS = re.compile(r"\b(?:await|return)\b")
+FUNCTION = re.compile(r"\s*(?:/[/*]|async\b|function\b|\(|[\w$]+\s*=>)")
+FENCE = re.compile(r"\A\s*```[^\n`]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
+
+
+def asset(name: str) -> str:
+    return resources.files("mcpproxy.sandbox").joinpath(name).read_text(encoding="utf-8")
+
+
+class Line:
+    """The socket to the daemon, blocking."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._splitter = frames.Splitter(limit=2**31)
+        self._ready: deque[bytes] = deque()
+
+    def send(self, text: bytes) -> None:
+        try:
+            self._socket.sendall(frames.pack(text))
+        except OSError:
+            os._exit(0)  # the daemon hung up: there is nobody left to run for
+
+    def receive(self, seconds: float | None = None) -> bytes | None:
+        """The next frame, or None when `seconds` pass without one. Ends the process on EOF."""
+        while not self._ready:
+            if seconds is not None:
+                waiting = select.poll()
+                waiting.register(self._socket, select.POLLIN)
+                if not waiting.poll(max(0.0, seconds) * 1000):
+                    return None
+            data = self._socket.recv(1 << 20)
+            if not data:
+                os._exit(0)
+            self._ready.extend(self._splitter.feed(data))
+        return self._ready.popleft()
+
+
+class Engine:
+    """A context with the prelude in it, made before the fork and used once after it."""
+
+    def __init__(self) -> None:
+        self.line: Line | None = None
+        self.settled = False
+        self.timers: list[tuple[float, int]] = []
+        self.answers: deque[bytes] = deque()
+        self.context = quickjs.Context()
+        self.context.set_max_stack_size(STACK_BYTES)
+        doors = {
+            "send": self._send,
+            "ask": self._ask,
+            "settled": self._settled,
+            "sleep": self._sleep,
+            "random": self._random,
+            "url": self._url,
+        }
+        for name, function in doors.items():
+            self.context.add_callable(name, function)
+        names = ", ".join(doors)
+        build = self.context.eval(
+            f"({names}) => {{ const host = {{ {names} }};"
+            + "\n" * FIRST_LINE
+            + f"const made = {asset('prelude.js')}(host);\n{asset('helpers.js')}(made);\nreturn made.call; }}"
+        )
+        handles = [self.context.get(name) for name in doors]
+        self.context.eval("".join(f"delete globalThis.{name};" for name in doors))
+        self.call: Callable[..., Any] = build(*handles)
+
+    # What JavaScript calls. No exception may cross into the engine.
+
+    def _send(self, text: str) -> None:
+        assert self.line is not None
+        self.line.send(text.encode())
+
+    def _ask(self, text: str, number: int) -> str:
+        """Send a question and wait for its answer; answers to others are kept for later."""
+        assert self.line is not None
+        self.line.send(text.encode())
+        wanted = b"%d " % number
+        while True:
+            frame = self.line.receive()
+            assert frame is not None
+            if frame.startswith(wanted):
+                return frame[len(wanted) :].decode()
+            self.answers.append(frame)
+
+    def _settled(self) -> None:
+        self.settled = True
+
+    def _sleep(self, number: int, milliseconds: float) -> None:
+        heapq.heappush(self.timers, (time.monotonic() + milliseconds / 1000, number))
+
+    def _random(self, count: int) -> str:
+        return os.urandom(int(count)).hex()
+
+    def _url(self, what: str, url: str, value: str, given: bool) -> str:
+        """Ada's view of a URL as JSON, "" when there is none."""
+        try:
+            if what == "parse":
+                found = ada_url.URL(url, value) if given else ada_url.URL(url)
+            else:
+                found = ada_url.URL(url)
+                setattr(found, what, value)
+        except ValueError:
+            return ""
+        return json.dumps({part: getattr(found, part) for part in URL_PARTS})
+
+
+URL_PARTS = (
+    "href", "origin", "protocol", "username", "password", "host",
+    "hostname", "port", "pathname", "search", "hash",
+)  # fmt: skip
+
+
+class Parser:
+    """The second context: it sees sources, never a running script."""
+
+    def __init__(self) -> None:
+        self._context = quickjs.Context()
+        self._context.set_max_stack_size(PARSER_STACK_BYTES)
+        self._context.eval(asset("vendor/acorn.js"))
+        self._context.eval(f"globalThis.program = {asset('program.js')}")
+        self._typescript: str | None = asset("vendor/acorn-typescript.js")
+
+    def ask(self, name: str, about: object) -> Any:
+        """The answer of `program.js`; `{"error"}` when the engine itself gives up."""
+        if name == "explain" and self._typescript is not None:
+            module = self._typescript.replace(
+                'import * as acornNamespace from "acorn";', "const acornNamespace = acorn;"
+            )
+            module = re.sub(r"export \{\s*tsPlugin\s*\};", "return {tsPlugin};", module)
+            self._context.eval(f"globalThis.acornTypescript = (() => {{{module}}})(); 0")
+            self._typescript = None
+        self._context.set("about", json.dumps(about))
+        try:
+            return json.loads(self._context.eval(f"program.{name}(about)"))
+        except (quickjs.JSException, quickjs.StackOverflow) as error:
+            return {"error": str(error).partition("\n")[0], "offset": None}
+
+
+class Positions:
+    """Leads a position in the program that ran back to the source that was sent.
+
+    `insert` holds the insertions made, `pairs` the offsets in a compiled text beside those in its
+    TypeScript. Lines are counted at line feeds alone and columns in code points, as the engine does.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.text = source
+        self._inserted: list[tuple[int, int]] = []  # offset in the program, characters put in so far
+        self._pairs: list[tuple[int, int]] = []
+        self.program = source
+
+    def compiled(self, text: str) -> None:
+        self.text = self.program = text
+
+    def insert(self, insertions: list[tuple[int, str]]) -> None:
+        pieces, last, added = [], 0, 0
+        for offset, text in insertions:
+            pieces += [self.text[last:offset], text]
+            self._inserted.append((offset + added, len(text)))
+            added += len(text)
+            last = offset
+        self.program = "".join([*pieces, self.text[last:]])
+
+    def align(self, pairs: list[tuple[int, int]]) -> None:
+        self._pairs = pairs
+
+    def locate(self, line: int, column: int) -> tuple[int, int]:
+        """Line and column, from 1, in the source that was sent."""
+        offset = offset_at(self.program, line, column)
+        for start, length in reversed(self._inserted):
+            if offset >= start + length:
+                offset -= length
+            elif offset > start:
+                offset = start
+        if self.text is not self.source:
+            at = bisect.bisect_right(self._pairs, (offset, len(self.source))) - 1
+            if at < 0:
+                return 1, 1
+            mapped, original = self._pairs[at]
+            offset = original
+        return position(self.source, offset)
+
+
+def offset_at(text: str, line: int, column: int) -> int:
+    start = 0
+    for _ in range(line - 1):
+        found = text.find("\n", start)
+        if found < 0:
+            break
+        start = found + 1
+    return min(len(text), start + column - 1)
+
+
+def position(text: str, offset: int) -> tuple[int, int]:
+    offset = min(offset, len(text))
+    return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
+
+
+def unfenced(source: str) -> str:
+    """The code in a Markdown fence, each line where it was; other sources as they are."""
+    source = source.removeprefix("\ufeff")
+    if found := FENCE.match(source):
+        return "\n" * source.count("\n", 0, found.start(1)) + found[1]
+    return source
+
+
+class Run:
+    """One script: from its job to its last frame."""
+
+    def __init__(self, line: Line, engine: Engine, parser: Parser, job: dict[str, Any]) -> None:
+        self._line = line
+        self._engine = engine
+        self._parser = parser
+        self._job = job
+        self._file = "script.ts" if job["language"] == "typescript" else "script.js"
+        self._positions = Positions(unfenced(job["source"]))
+        self._mode = "plain"
+        engine.line = line
+
+    def run(self) -> None:
+        if self._prepare():
+            self._execute()
+            self._report()
+
+    # from source to program
+
+    def _prepare(self) -> bool:
+        """Whether there is a program to run; what is wrong with the source is told otherwise."""
+        positions = self._positions
+        if (refusal := self._job["refusal"]) is not None:
+            found = self._parser.ask("explain", positions.source)
+            return self._bad_syntax(found.get("error") or refusal, found.get("offset"))
+        if self._job["compiled"] is not None:
+            positions.compiled(self._job["compiled"])
+        text = positions.text
+        if not (WORDS.search(text) or FUNCTION.match(text)):
+            return True
+        plan = self._parser.ask("plan", text)
+        if "error" in plan:
+            # The engine has the last word: it may know syntax that the parser doesn't yet.
+            if not self._compiles(text):
+                offset = plan["offset"]
+                if positions.text is not positions.source and offset is not None:
+                    self._align()
+                    line, column = positions.locate(*position(positions.program, offset))
+                    offset = offset_at(positions.source, line, column)
+                return self._bad_syntax(plan["error"], offset)
+            plan = {"mode": "wrapped", "insert": [[0, "(async function(){"], [len(text), "\n})"]]}
+        self._mode = plan["mode"]
+        # JavaScript counts UTF-16 units.
+        positions.insert([(code_points(text, offset), piece) for offset, piece in plan["insert"]])
+        return True
+
+    def _compiles(self, text: str) -> bool:
+        return bool(self._engine.call("compiles", json.dumps(text)))
+
+    def _bad_syntax(self, message: str, offset: int | None) -> bool:
+        stack = ""
+        if offset is not None:
+            source = self._positions.source
+            line, column = position(source, code_points(source, offset))
+            stack = f"    at {self._file}:{line}:{column}"
+        self._fail("syntax", f"SyntaxError: {message}", stack)
+        return False
+
+    # the program
+
+    def _execute(self) -> None:
+        engine = self._engine
+        engine.context.set_memory_limit(self._job["memory_bytes"])
+        seed = struct.unpack("4I", os.urandom(16))
+        job = {
+            "program": self._positions.program,
+            "mode": self._mode,
+            "input": self._job["input"],
+            "seed": seed,
+        }
+        engine.call("run", json.dumps(job))
+        while not engine.settled:
+            if engine.context.execute_pending_job():
+                continue
+            if (answer := self._next()) is None:
+                return
+            engine.call("deliver", answer)
+
+    def _next(self) -> str | None:
+        """The next answer or timer that is due; None when nothing is left that could wake the script."""
+        engine = self._engine
+        if engine.answers:
+            return engine.answers.popleft().decode()
+        if not engine.timers:
+            if not engine.call("pending"):
+                return None
+            frame = self._line.receive()
+            assert frame is not None
+            return frame.decode()
+        due, number = engine.timers[0]
+        frame = self._line.receive(due - time.monotonic())
+        if frame is not None:
+            return frame.decode()
+        heapq.heappop(engine.timers)
+        return f"{number} null"
+
+    # how it ended
+
+    def _report(self) -> None:
+        self._engine.context.set_memory_limit(self._job["memory_bytes"] + SPARE_BYTES)
+        text = self._engine.call("report")
+        if text.startswith('{"t":"done"'):
+            self._done(text)
+            return
+        frame = json.loads(text)
+        stack = frame["stack"]
+        if frame["kind"] == "syntax" and self._compiles(self._positions.program):
+            frame["kind"] = "error"  # it compiled: the script threw this one
+        if POSITION.search(stack):
+            self._align()
+        self._fail(frame["kind"], frame["message"], self._told(stack), frame["dropped"], frame.get("code"))
+
+    def _done(self, text: str) -> None:
+        data = text.encode()
+        start = text.index('"value":') + len('"value":')  # all before it is ASCII
+        size = len(data) - start - 1
+        if size > self._job["max_result_bytes"]:
+            preview = data[start : start + PREVIEW_BYTES].decode(errors="ignore")
+            dropped = json.loads(text[: start - len(',"value":')] + "}")["dropped"]
+            large = {"t": "large", "dropped": dropped, "size": size, "preview": preview}
+            data = json.dumps(large).encode()
+        self._line.send(data)
+
+    def _align(self) -> None:
+        positions = self._positions
+        if positions.text is not positions.source:
+            before, after = positions.source, positions.text
+            found = self._parser.ask("align", {"before": before, "after": after})
+            pairs = [] if isinstance(found, dict) else found
+            positions.align(
+                [(code_points(after, at), code_points(before, origin)) for at, origin in pairs]
+            )
+
+    def _told(self, stack: str) -> str:
+        """The stack in the caller's own lines and columns."""
+        lines = []
+        for line in stack.splitlines():
+            if (found := POSITION.search(line)) is not None:
+                at, column = self._positions.locate(int(found[1]), int(found[2]))
+                line = f"{line[: found.start()]}{self._file}:{at}:{column}{line[found.end() :]}"
+            lines.append(line)
+        return "\n".join(lines)
+
+    def _fail(
+        self, kind: str, message: str, stack: str, dropped: int = 0, code: str | None = None
+    ) -> None:
+        frame = {"t": "failed", "kind": kind, "message": message, "stack": stack, "dropped": dropped}
+        if code is not None:
+            frame["code"] = code
+        self._line.send(json.dumps(frame).encode())
+
+
+PREVIEW_BYTES = 2048
+
+
+def code_points(text: str, units: int) -> int:
+    """The index in `text` that is `units` UTF-16 units from its start."""
+    if text.isascii():
+        return units
+    return len(text.encode("utf-16-le", "surrogatepass")[: 2 * units].decode("utf-16-le", "ignore"))
+
+
+def work(sock: socket.socket, engine: Engine, parser: Parser) -> NoReturn:
+    """Wait for a job on `sock`, do it, and end this process."""
+    line = Line(sock)
+    try:
+        frame = line.receive()
+        assert frame is not None
+        Run(line, engine, parser, json.loads(frame)).run()
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
+    except (quickjs.JSException, quickjs.StackOverflow) as error:
+        # The engine gave up in a place of ours: with its memory used up, or in a callback that
+        # nobody waits for (queueMicrotask).
+        kind = "memory" if "out of memory" in str(error) else "error"
+        message = str(error).partition("\n")[0][:1000]
+        failed = {"t": "failed", "kind": kind, "message": message, "stack": "", "dropped": 0}
+        line.send(json.dumps(failed).encode())
+    # The daemon reads the last frame and hangs up; dying first would race with it.
+    line.receive()
+    os._exit(0)

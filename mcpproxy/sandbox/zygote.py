@@ -1,0 +1,142 @@
+"""The fork server: a small process with the engine loaded, of which each VM is a copy.
+
+It stays single-threaded, holds no secret, and can open nothing any more once it is ready. The
+daemon tells it over a socket pair to fork (handing over the VM's socket) and to kill; it tells the
+daemon who was born and how each one ended. Being the parent, only it can kill without ever hitting
+a process that got the number later.
+
+    daemon ── {"do": "fork", "id"} + socket, {"do": "kill", "id"} ──► zygote
+    daemon ◄── {"ready": layers}, {"id", "pid"}, {"id", "status"} ─── zygote
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any, NoReturn
+
+from mcpproxy.sandbox import frames, probe
+from mcpproxy.sandbox.confine import Confinement, note_mapped
+from mcpproxy.sandbox.worker import Engine, Parser, work
+
+VM_DESCRIPTOR = 3
+"""The one descriptor a VM has."""
+
+
+class Zygote:
+    def __init__(self, control: socket.socket, memory_bytes: int) -> None:
+        self._control = control
+        self._memory_bytes = memory_bytes
+        self._confinement = Confinement()
+        self._engine = Engine()
+        self._parser = Parser()
+        self._pids: dict[int, int] = {}  # pid -> id
+        self._splitter = frames.Splitter()
+        self._sockets: list[int] = []
+        self._wakeup, self._woken = os.pipe()
+
+    def run(self) -> NoReturn:
+        """Serve until the daemon hangs up; then take all VMs along."""
+        self._confinement.die_with(os.getppid())
+        os.set_blocking(self._woken, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, who tells us
+        note_mapped()
+        self._confinement.enter_jail()
+        gc.collect()
+        gc.freeze()  # what is here stays shared with the children
+        self._tell({"ready": self._confinement.layers})
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._wakeup, select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in poll.poll()}
+            if self._wakeup in ready:
+                os.read(self._wakeup, 4096)
+                self._reap()
+            if self._control.fileno() in ready and not self._obey():
+                self._end()
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # the daemon is gone; `run` will notice
+            self._control.sendall(frames.pack(json.dumps(event).encode()))
+
+    def _obey(self) -> bool:
+        """Carry out what has arrived; False when the daemon has hung up."""
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, 65536, 64)
+        except ConnectionResetError:
+            return False
+        self._sockets += descriptors
+        if not data:
+            return False
+        for frame in self._splitter.feed(data):
+            match json.loads(frame):
+                case {"do": "fork", "id": int(number), **more}:
+                    self._fork(number, self._sockets.pop(0), more.get("probe"))
+                case {"do": "kill", "id": int(number)}:
+                    for pid, found in self._pids.items():
+                        if found == number:
+                            os.kill(pid, signal.SIGKILL)
+        return True
+
+    def _fork(self, number: int, descriptor: int, act: str | None) -> None:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become_vm(parent, descriptor, act)
+        os.close(descriptor)
+        self._pids[pid] = number
+        self._tell({"id": number, "pid": pid})
+
+    def _become_vm(self, parent: int, descriptor: int, act: str | None) -> NoReturn:
+        """In the child: shed all that is the parent's, confine, and wait for a job."""
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._confinement.die_with(parent)
+            os.dup2(descriptor, VM_DESCRIPTOR)
+            for standard in range(VM_DESCRIPTOR):
+                os.close(standard)
+            os.closerange(VM_DESCRIPTOR + 1, 1024)
+            sys.stdin = sys.stdout = sys.stderr = None  # type: ignore[assignment]
+            sock = socket.socket(fileno=VM_DESCRIPTOR)
+            # Touch what every script touches while nobody waits: pages are copied on the first write.
+            self._parser.ask("plan", "return await 0")
+            self._engine.call("compiles", '"0"')
+            self._confinement.limit(self._memory_bytes)
+            if act is not None:
+                probe.attempt(act, sock, self._confinement)
+            self._confinement.seal()
+            work(sock, self._engine, self._parser)
+        finally:
+            os._exit(70)  # only an exception leads here
+
+    def _reap(self) -> None:
+        while self._pids:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            if (number := self._pids.pop(pid, None)) is not None:
+                self._tell({"id": number, "status": os.waitstatus_to_exitcode(status)})
+
+    def _end(self) -> NoReturn:
+        for pid in self._pids:
+            os.kill(pid, signal.SIGKILL)
+        os._exit(0)
+
+
+def main() -> NoReturn:
+    """`python -I -c ... DESCRIPTOR MEMORY_BYTES`: started by `pool.py`, not by people."""
+    # Dates are in UTC, whatever the host's zone; and libc must not look for its file later.
+    os.environ.clear()
+    os.environ["TZ"] = "UTC0"
+    control = socket.socket(fileno=int(sys.argv[1]))
+    Zygote(control, int(sys.argv[2])).run()
