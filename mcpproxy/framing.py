@@ -1,0 +1,162 @@
+"""JSON-RPC over a byte stream, one message per line, for the SDK's stream of messages.
+
+The same framing on standard input and output and on the local pipe. Whatever arrives, the
+connection lives on: a line that is no message is answered with a JSON-RPC error.
+
+    bytes ─> lines ─> SessionMessage ─> Server.run ─> SessionMessage ─> bytes
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+from anyio.abc import ByteReceiveStream, ByteSendStream
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+
+logger = logging.getLogger(__name__)
+
+LONGEST_LINE = 64 * 2**20
+"""Bytes of one message. What is longer is skipped up to its end and answered with an error."""
+
+GONE = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
+"""How a byte stream says that nobody is at the other end."""
+
+Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
+Outgoing = MemoryObjectSendStream[SessionMessage]
+
+
+class TooLong:
+    """Stands for a line that was longer than the limit."""
+
+
+async def lines(
+    stream: ByteReceiveStream, longest: int = LONGEST_LINE
+) -> AsyncIterator[bytes | TooLong]:
+    """Complete lines without their ends. What follows the last line end is no message."""
+    # Pieces are joined once per line: adding up a buffer would be quadratic in the message.
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        try:
+            chunk = await stream.receive()
+        except (anyio.EndOfStream, *GONE):
+            return
+        *complete, rest = chunk.split(b"\n")
+        for tail in complete:
+            size += len(tail)
+            yield b"".join([*pieces, tail]) if size <= longest else TooLong()
+            pieces, size = [], 0
+        size += len(rest)
+        if size <= longest:
+            pieces.append(rest)
+        else:
+            pieces.clear()
+
+
+def parse(line: bytes | TooLong) -> JSONRPCMessage:
+    """The message in `line`; a ValueError's arguments are a JSON-RPC error's code and message."""
+    if isinstance(line, TooLong):
+        raise ValueError(INVALID_REQUEST, f"Message longer than {LONGEST_LINE} bytes")
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError:
+        pass
+    # The quick parser refuses lone surrogates, which JSON allows and scripts may hold.
+    try:
+        decoded = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(PARSE_ERROR, "Parse error: a line is not JSON") from error
+    try:
+        return jsonrpc_message_adapter.validate_python(decoded, by_name=False)
+    except ValidationError as error:
+        raise ValueError(INVALID_REQUEST, "A line is not one JSON-RPC message") from error
+
+
+def dump(message: JSONRPCMessage) -> bytes:
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+    except ValueError:
+        # Lone surrogates again; escaped, they are JSON.
+        plain = message.model_dump(by_alias=True, exclude_unset=True)
+        return json.dumps(plain, separators=(",", ":")).encode() + b"\n"
+
+
+async def receive(
+    stream: ByteReceiveStream,
+    messages: MemoryObjectSendStream[SessionMessage | Exception],
+    replies: Outgoing,
+) -> None:
+    async with messages, replies:
+        async for line in lines(stream):
+            if isinstance(line, bytes) and not line.strip():
+                continue
+            try:
+                message = parse(line)
+            except ValueError as error:
+                code, text = error.args
+                logger.warning("mcp pipe: %s", text)
+                refusal = JSONRPCError(
+                    jsonrpc="2.0", id=None, error=ErrorData(code=code, message=text)
+                )
+                await replies.send(SessionMessage(refusal))
+            else:
+                await messages.send(SessionMessage(message))
+
+
+async def send(stream: ByteSendStream, messages: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    """Write until there is nothing more to write or nobody to read it."""
+    async with messages:
+        async for message in messages:
+            try:
+                await stream.send(dump(message.message))
+            except GONE:
+                return
+
+
+@asynccontextmanager
+async def open_messages(
+    read: ByteReceiveStream, write: ByteSendStream
+) -> AsyncIterator[tuple[Incoming, Outgoing]]:
+    """The two streams of messages that `Server.run` wants, over two streams of bytes.
+
+    The incoming stream ends when either side of the pipe is gone, so that nothing keeps
+    running for a client that can't hear the answer.
+    """
+    into, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, out_of = anyio.create_memory_object_stream[SessionMessage](0)
+    replies = outgoing.clone()
+
+    async with anyio.create_task_group() as tasks:
+        reading = anyio.CancelScope()
+
+        async def read_on() -> None:
+            # A broken stream of messages means that the server side has ended first.
+            with reading, suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await receive(read, into, replies)
+
+        async def write_on() -> None:
+            await send(write, out_of)
+            reading.cancel()
+
+        tasks.start_soon(read_on)
+        tasks.start_soon(write_on)
+        try:
+            yield incoming, outgoing
+        finally:
+            outgoing.close()
+            incoming.close()
+            reading.cancel()

@@ -1,0 +1,506 @@
+"""The MCP face: a few tools over HTTP and over a pipe, for every revision of the protocol.
+
+One raw middleware answers `tools/list` and `tools/call` from plain dicts, so that nothing of
+an upstream's tools or results is lost or refused on the way through typed models. What a tool
+does is the daemon's business; here are only the protocol's shapes.
+
+    /mcp       five tools and a prompt        also what the pipe serves
+    /mcp/call  search_tools, get_functions, call_tool
+    /mcp/all   every upstream tool as server__tool
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import mcp_types as types
+from anyio.abc import ByteReceiveStream, ByteSendStream
+from mcp.server import NotificationOptions, Server
+from mcp.server.connection import Connection
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.models import InitializationOptions
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.types import ASGIApp
+
+from mcpproxy import __version__, offer
+from mcpproxy.errors import CallError, Refused
+from mcpproxy.framing import open_messages
+from mcpproxy.names import LONGEST, ToolId, close, find_tool
+from mcpproxy.policy import LOCAL, Caller
+
+if TYPE_CHECKING:
+    from mcpproxy.catalog import Catalog
+    from mcpproxy.daemon import Daemon
+
+logger = logging.getLogger(__name__)
+
+LARGEST_BODY = 16 * 2**20
+"""Bytes of one request: room for a script's source and a large input."""
+
+NOTICE_SECONDS = 5.0
+"""How long one client may take to accept a notification before the others go on without it."""
+
+FIXED_TTL_MS = 3_600_000
+"""A list that only a new version of this program changes."""
+
+CATALOG_TTL_MS = 60_000
+"""A list that follows the catalog; clients that listen hear of a change at once."""
+
+Context = ServerRequestContext[Any, Any]
+Json = dict[str, Any]
+Report = Callable[[float, float | None, str | None], Awaitable[None]]
+
+
+# ── results ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def told(text: str, *, failed: bool) -> Json:
+    """A tool result of one text block."""
+    return {"content": [{"type": "text", "text": text}], "isError": failed}
+
+
+def answer(data: object) -> Json:
+    return told(json.dumps(data, ensure_ascii=False, separators=(",", ":")), failed=False)
+
+
+def failure(code: str, message: str) -> Json:
+    envelope = {"ok": False, "error": {"code": code, "message": message}}
+    return told(json.dumps(envelope, separators=(",", ":")), failed=True)
+
+
+# ── one call ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Call:
+    """One `tools/call`, with all that the protocol says about it."""
+
+    name: str
+    arguments: Json
+    meta: Json
+    caller: Caller
+    request_id: str
+    report: Report | None
+
+    @classmethod
+    def of(cls, ctx: Context) -> Call:
+        params = ctx.params or {}
+        name, arguments = params.get("name"), params.get("arguments")
+        if not isinstance(name, str):
+            raise MCPError(types.INVALID_PARAMS, "params.name must be a string")
+        if arguments is not None and not isinstance(arguments, Mapping):
+            raise MCPError(types.INVALID_PARAMS, "params.arguments must be an object")
+        meta = params.get("_meta")
+        meta = dict(meta) if isinstance(meta, Mapping) else {}
+        wanted = meta.pop("progressToken", None) is not None
+        caller, request_id = asked_by(ctx)
+        return cls(
+            name=name,
+            arguments=dict(arguments or {}),
+            meta={k: v for k, v in meta.items() if not k.startswith("io.modelcontextprotocol/")},
+            caller=caller,
+            request_id=request_id,
+            report=ctx.session.report_progress if wanted else None,
+        )
+
+
+def count_calls(report: Report) -> Callable[[int, str], Awaitable[None]]:
+    """A script's progress in the protocol's terms: calls done, how many is unknown, the last."""
+
+    async def progress(done: int, last: str) -> None:
+        await report(done, None, last)
+
+    return progress
+
+
+def asked_by(ctx: Context) -> tuple[Caller, str]:
+    """Who asks and under which id: the guard's word over HTTP, the local user on a pipe."""
+    if ctx.request is None:
+        return LOCAL, uuid.uuid4().hex
+    # Without a guard in front there is no caller, and that must not look like anyone.
+    state = ctx.request.scope["state"]
+    return state["caller"], state["request_id"]
+
+
+class Tools:
+    """What can be called on every face, whether it lists it or not."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self.own: dict[str, Callable[[Call], Awaitable[Json]]] = {
+            "code_execution": self._execute,
+            "search_tools": self._search,
+            "get_functions": self._functions,
+            "list_servers": self._servers,
+            "run_cached_code": self._cached,
+            "call_tool": self._call,
+        }
+
+    async def call(self, call: Call) -> Json:
+        """The wire result, whatever happens; only cancellation passes."""
+        verb = self.own.get(offer.OTHER_NAMES.get(call.name, call.name))
+        try:
+            return await (verb(call) if verb else self._upstream(call.name, call.arguments, call))
+        except Refused as refused:
+            return failure(refused.code, str(refused))
+        except CallError as error:
+            if error.result is not None:
+                return dict(error.result)
+            return told(json.dumps(error.envelope()), failed=True)
+        except ValueError as error:
+            return failure("INVALID_ARGS", str(error))
+        except LookupError as error:
+            return failure("TOOL_NOT_FOUND", str(error.args[0] if error.args else error))
+        except Exception:
+            # The protocol's edge: a fault of ours is told without its insides.
+            logger.exception("request %s: %s failed", call.request_id, call.name[:LONGEST])
+            message = f"the proxy failed; its log says more under request {call.request_id}"
+            return failure("INTERNAL_ERROR", message)
+
+    async def _execute(self, call: Call) -> Json:
+        body = dict(call.arguments)
+        # Models that know other systems send a summary of the code; it changes nothing here.
+        if isinstance(body.get("description"), str):
+            del body["description"]
+        reply = await self.daemon.execute(
+            body,
+            call.caller,
+            request_id=call.request_id,
+            progress=count_calls(call.report) if call.report else None,
+        )
+        return told(reply.text, failed=not reply.ok)
+
+    async def _search(self, call: Call) -> Json:
+        take = call.arguments.get
+        find = partial(
+            self.daemon.discovery.search_tools,
+            take("query"),
+            take("limit"),
+            take("server"),
+            call.caller,
+        )
+        return answer(await anyio.to_thread.run_sync(find))
+
+    async def _functions(self, call: Call) -> Json:
+        wanted = next(
+            (
+                call.arguments[key]
+                for key in ("functions", "tool_ids", "tools", "names", "name", "tool")
+                if key in call.arguments
+            ),
+            None,
+        )
+        if isinstance(wanted, str):
+            wanted = [wanted]
+        read = partial(self.daemon.discovery.get_functions, wanted, call.caller)
+        return answer(await anyio.to_thread.run_sync(read))
+
+    async def _servers(self, call: Call) -> Json:
+        read = partial(self.daemon.discovery.list_servers, call.caller)
+        return answer(await anyio.to_thread.run_sync(read))
+
+    async def _cached(self, call: Call) -> Json:
+        cache_id = call.arguments.get("cache_id")
+        if not isinstance(cache_id, str) or not cache_id:
+            raise ValueError("cache_id must be a string that is not empty")
+        return failure(
+            "NOT_FOUND",
+            f'no code is kept under "{cache_id[:LONGEST]}"; send the program itself with '
+            "code_execution, or name a stored script there with `script`",
+        )
+
+    async def _call(self, call: Call) -> Json:
+        take = call.arguments.get
+        name, args = take("name"), take("args", take("arguments"))
+        server, tool = take("server"), take("tool")
+        if name is None and isinstance(server, str) and isinstance(tool, str):
+            name = str(ToolId(server, tool))
+        if not isinstance(name, str):
+            raise ValueError('name must be a string, "server:tool"')
+        if args is not None and not isinstance(args, Mapping):
+            raise ValueError("args must be an object")
+        return await self._upstream(name, dict(args or {}), call)
+
+    async def _upstream(self, name: str, arguments: Json, call: Call) -> Json:
+        catalog = self.daemon.fleet.catalog
+        found = find_tool(name, catalog)
+        if found is None:
+            raise LookupError(unknown(name, catalog))
+        result = dict(
+            await self.daemon.call(
+                found.server,
+                found.tool,
+                arguments,
+                call.caller,
+                progress=call.report,
+                meta=call.meta or None,
+            )
+        )
+        if result.get("resultType", "complete") != "complete":
+            message = f"{found} asks its caller for more input, which this proxy does not pass on"
+            raise CallError("UPSTREAM_ERROR", message)
+        result.setdefault("content", [])
+        return result
+
+
+def unknown(name: str, catalog: Catalog) -> str:
+    """What to do about a name that names nothing."""
+    known = [str(ToolId(tool.server, tool.name)) for tool in catalog.tools()]
+    bare = [full for full in known if full.split(":", 1)[1] == name]
+    near = bare[:3] or close(name, [*known, *offer.OWN])
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    return (
+        f'there is no tool "{name[:LONGEST]}"{hint} Find tools with search_tools; '
+        "call them in a program with code_execution, or directly as server__tool."
+    )
+
+
+# ── faces ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class FaceServer(Server[Any]):
+    """A server that tells legacy clients, too, that its list of tools may change."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        # The HTTP manager calls this without arguments.
+        options = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(options, experimental_capabilities, extensions)
+
+
+class Face:
+    """One list of tools at one address, in every revision of the protocol."""
+
+    ttl_ms = FIXED_TTL_MS
+    scope = "public"
+
+    def __init__(
+        self,
+        tools: Tools,
+        listed: tuple[Json, ...],
+        instructions: str,
+        *,
+        guide: bool = False,
+    ) -> None:
+        self.tools = tools
+        self._listed = listed
+        self.bus = InMemorySubscriptionBus()
+        self.listeners = ListenHandler(self.bus)
+        self.legacy: set[Connection] = set()
+        self.server = FaceServer(
+            "mcpproxy",
+            version=__version__,
+            instructions=instructions,
+            on_list_tools=answered_before,
+            on_call_tool=answered_before,
+            on_subscriptions_listen=self.listeners,
+            on_list_prompts=list_prompts if guide else None,
+            on_get_prompt=get_prompt if guide else None,
+            get_tool_input_schema=self.input_schema,
+        )
+        self.server.middleware[:] = [self._answer]
+        self.manager = StreamableHTTPSessionManager(
+            self.server,
+            # The guard in front has checked Host and Origin against the settings.
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+            max_request_body_size=LARGEST_BODY,
+        )
+
+    def listed(self) -> list[Json]:
+        return list(self._listed)
+
+    def input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """For the SDK's check of `Mcp-Param-*` headers, which else lists all tools every time."""
+        if own := offer.OWN.get(offer.OTHER_NAMES.get(name, name)):
+            return own["inputSchema"]  # type: ignore[no-any-return]
+        catalog = self.tools.daemon.fleet.catalog
+        found = find_tool(name, catalog)
+        tool = found and catalog.tool(found.server, found.tool)
+        return tool.input_schema if tool and isinstance(tool.input_schema, Mapping) else None
+
+    async def changed(self) -> None:
+        """Tell everyone who listens that the list of tools is another."""
+        await self.bus.publish(ToolsListChanged())
+        async with anyio.create_task_group() as tasks:
+            for connection in list(self.legacy):
+                tasks.start_soon(self._notify, connection)
+
+    async def _notify(self, connection: Connection) -> None:
+        with anyio.move_on_after(NOTICE_SECONDS):
+            await connection.send_tool_list_changed()
+
+    async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        # `_connection` has no public accessor in this SDK; nothing else here touches it.
+        connection: Connection = ctx.session._connection
+        if ctx.method == "notifications/initialized":
+            result = await call_next(ctx)
+            if connection not in self.legacy:
+                self.legacy.add(connection)
+                connection.exit_stack.callback(self.legacy.discard, connection)
+            return result
+        # A middleware that answers by itself goes around the SDK's own gate.
+        if connection.initialize_accepted and ctx.method == "tools/list":
+            return self._stamped(ctx, self._page(ctx))
+        if connection.initialize_accepted and ctx.method == "tools/call":
+            return self._stamped(ctx, await self.tools.call(Call.of(ctx)))
+        return await call_next(ctx)
+
+    def _page(self, ctx: Context) -> Json:
+        if (ctx.params or {}).get("cursor"):
+            raise MCPError(types.INVALID_PARAMS, "there is no such cursor: the list has one page")
+        return {"tools": self.listed(), "ttlMs": self.ttl_ms, "cacheScope": self.scope}
+
+    def _stamped(self, ctx: Context, result: Json) -> Json:
+        """The result in the envelope of the client's revision."""
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            meta = {
+                **(result.get("_meta") or {}),
+                types.SERVER_INFO_META_KEY: self.server.server_info_stamp,
+            }
+            return {"resultType": "complete", **result, "_meta": meta}
+        modern_only = ("resultType", "ttlMs", "cacheScope")
+        return {key: value for key, value in result.items() if key not in modern_only}
+
+
+class CatalogFace(Face):
+    """Every upstream tool by itself, as `server__tool`."""
+
+    ttl_ms = CATALOG_TTL_MS
+    scope = "private"
+
+    def __init__(self, tools: Tools, instructions: str) -> None:
+        super().__init__(tools, (), instructions)
+        self._catalog: Catalog | None = None
+
+    def listed(self) -> list[Json]:
+        catalog = self.tools.daemon.fleet.catalog
+        if catalog is not self._catalog:
+            self._catalog = catalog
+            self._listed = tuple(
+                {**tool.definition, "name": direct_name(ToolId(tool.server, tool.name), catalog)}
+                for tool in catalog.tools()
+            )
+        return list(self._listed)
+
+
+def direct_name(tool: ToolId, catalog: Catalog) -> str:
+    """`server__tool`, or another spelling where that already names a tool of another server."""
+    for separator in ("__", ".", "/"):
+        name = f"{tool.server}{separator}{tool.tool}"
+        if find_tool(name, catalog) == tool:
+            return name
+    return str(tool)
+
+
+async def answered_before(ctx: Context, params: object) -> Any:
+    """Registered so that the capability shows; the middleware answers an accepted client."""
+    raise AssertionError(f"{ctx.method} passed the middleware")
+
+
+async def list_prompts(
+    ctx: Context, params: types.PaginatedRequestParams | None
+) -> types.ListPromptsResult:
+    guide = types.Prompt(
+        name=offer.GUIDE_NAME, title="Reusable code", description=offer.GUIDE_SUMMARY
+    )
+    return types.ListPromptsResult(prompts=[guide], ttl_ms=FIXED_TTL_MS, cache_scope="public")
+
+
+async def get_prompt(ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+    if params.name != offer.GUIDE_NAME:
+        message = f'there is no prompt "{params.name[:LONGEST]}"; there is {offer.GUIDE_NAME}'
+        raise MCPError(types.INVALID_PARAMS, message)
+    text = types.TextContent(type="text", text=offer.GUIDE)
+    return types.GetPromptResult(
+        description=offer.GUIDE_SUMMARY,
+        messages=[types.PromptMessage(role="user", content=text)],
+    )
+
+
+# ── all faces ───────────────────────────────────────────────────────────────────────────────────
+
+
+class McpFace:
+    """The faces of one daemon, open as long as `open_mcp` is."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        tools = Tools(daemon)
+        self.whole = CatalogFace(tools, offer.INSTRUCTIONS_ALL)
+        self.faces: dict[str, Face] = {
+            "/mcp": Face(tools, offer.FIVE, offer.INSTRUCTIONS, guide=True),
+            "/mcp/call": Face(tools, offer.THREE, offer.INSTRUCTIONS_CALL),
+            "/mcp/all": self.whole,
+        }
+        self._closing = anyio.Event()
+
+    def app(self, path: str) -> ASGIApp:
+        """The ASGI application of `/mcp`, `/mcp/call` or `/mcp/all`; a guard belongs in front."""
+        return self.faces[path].manager.handle_request
+
+    async def serve_pipe(self, read: ByteReceiveStream, write: ByteSendStream) -> None:
+        """Serve one client on two byte streams, a message per line, until it is gone."""
+        server = self.faces["/mcp"].server
+        async with open_messages(read, write) as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+
+    def close(self) -> None:
+        """End the streams that clients hold open, so that an HTTP server can come to rest."""
+        for face in self.faces.values():
+            face.listeners.close()
+        self._closing.set()
+
+    async def run(self, manager: StreamableHTTPSessionManager, *, task_status: Any) -> None:
+        async with manager.run():
+            task_status.started()
+            await self._closing.wait()
+
+    async def announce(self, *, task_status: Any) -> None:
+        """Tell the listeners of `/mcp/all` whenever its list has changed."""
+        fleet = self.whole.tools.daemon.fleet
+        news = anyio.Event()
+
+        def wake(_: Catalog) -> None:
+            news.set()
+
+        last = self.whole.listed()
+        unsubscribe = fleet.listen(wake)
+        task_status.started()
+        try:
+            while True:
+                await news.wait()
+                news = anyio.Event()
+                if (now := self.whole.listed()) != last:
+                    last = now
+                    await self.whole.changed()
+        finally:
+            unsubscribe()
+
+
+@asynccontextmanager
+async def open_mcp(daemon: Daemon) -> AsyncIterator[McpFace]:
+    face = McpFace(daemon)
+    async with anyio.create_task_group() as tasks:
+        for one in face.faces.values():
+            await tasks.start(face.run, one.manager)
+        await tasks.start(face.announce)
+        try:
+            yield face
+        finally:
+            face.close()
+            tasks.cancel_scope.cancel()

@@ -1,0 +1,160 @@
+"""A daemon that does what a test says, and catalogs by the handful."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from mcpproxy.errors import Refused
+
+
+@dataclass(frozen=True)
+class Tool:
+    server: str
+    definition: Mapping[str, Any]
+
+    name = property(lambda self: self.definition["name"])
+    title = property(lambda self: self.definition.get("title"))
+    description = property(lambda self: self.definition.get("description"))
+    input_schema = property(lambda self: self.definition.get("inputSchema"))
+    output_schema = property(lambda self: self.definition.get("outputSchema"))
+    annotations = property(lambda self: self.definition.get("annotations"))
+
+
+@dataclass(frozen=True)
+class Server:
+    name: str
+    tools: Mapping[str, Tool]
+    state: str = "ready"
+    instructions: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Catalog:
+    servers: Mapping[str, Server]
+    version: int = 1
+
+    def tool(self, server: str, name: str) -> Tool | None:
+        found = self.servers.get(server)
+        return found.tools.get(name) if found else None
+
+    def tools(self):
+        for server in self.servers.values():
+            yield from server.tools.values()
+
+
+def catalog(version: int = 1, /, **servers: list[str | dict[str, Any]]) -> Catalog:
+    """Servers by name, tools as names or as wire definitions."""
+    return Catalog({name: server(name, tools) for name, tools in servers.items()}, version)
+
+
+def server(name: str, tools: list[str | dict[str, Any]], **more: Any) -> Server:
+    definitions = [
+        {"name": tool, "inputSchema": {"type": "object"}} if isinstance(tool, str) else tool
+        for tool in tools
+    ]
+    return Server(name, {one["name"]: Tool(name, one) for one in definitions}, **more)
+
+
+class FakeFleet:
+    def __init__(self, first: Catalog) -> None:
+        self.catalog = first
+        self.callbacks: list[Callable[[Catalog], None]] = []
+
+    def listen(self, callback: Callable[[Catalog], None]) -> Callable[[], None]:
+        self.callbacks.append(callback)
+        return lambda: self.callbacks.remove(callback)
+
+    def show(self, new: Catalog) -> None:
+        self.catalog = new
+        for callback in self.callbacks:
+            callback(new)
+
+
+@dataclass
+class Reply:
+    ok: bool
+    envelope: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        return json.dumps(self.envelope, separators=(",", ":"))
+
+
+@dataclass
+class FakeDiscovery:
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def search_tools(self, query, limit=None, server=None, caller=None):
+        if not isinstance(query, str):
+            raise ValueError("query must be a string")
+        self.asked.append(("search_tools", query, limit, server, caller.name))
+        return {"tools": [{"name": "demo:echo"}]}
+
+    def get_functions(self, functions, caller):
+        self.asked.append(("get_functions", functions, caller.name))
+        return {"functions": []}
+
+    def list_servers(self, caller):
+        self.asked.append(("list_servers", caller.name))
+        return {"servers": []}
+
+
+class FakeDaemon:
+    """Runs the Python functions in `programs` where the real one runs JavaScript."""
+
+    def __init__(self, first: Catalog) -> None:
+        self.fleet = FakeFleet(first)
+        self.discovery = FakeDiscovery()
+        self.executed: list[tuple[dict[str, Any], str, str]] = []
+        self.called: list[tuple[str, str, dict[str, Any], Any]] = []
+        self.results: dict[str, dict[str, Any] | Exception] = {}
+        self.started = anyio.Event()
+        self.cancelled = anyio.Event()
+
+    async def execute(self, body, caller, *, request_id, progress=None) -> Reply:
+        self.executed.append((dict(body), caller.name, request_id))
+        match body.get("code"):
+            case None:
+                raise Refused("INVALID_REQUEST", "exactly one of code and script")
+            case "wait":
+                await self.wait()
+            case "report":
+                assert progress is not None
+                await progress(1, "demo:echo")
+                await progress(2, "demo:add")
+            case "silent":
+                assert progress is None
+            case "fail":
+                error = {"code": "RUNTIME_ERROR", "message": "Error: x", "stack": ""}
+                return Reply(False, {"ok": False, "error": error})
+            case "bug":
+                raise RuntimeError("a secret inside")
+        return Reply(True, {"ok": True, "value": body["code"]})
+
+    async def wait(self) -> None:
+        self.started.set()
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            self.cancelled.set()
+            raise
+
+    async def call(self, server, tool, arguments, caller, *, progress=None, meta=None):
+        self.called.append((server, tool, dict(arguments), meta))
+        if tool == "wait":
+            await self.wait()
+        if progress is not None:
+            await progress(1.0, 2.0, "half")
+        result = self.results.get(tool)
+        if isinstance(result, Exception):
+            raise result
+        return result or {"content": [{"type": "text", "text": json.dumps(arguments)}], "x-own": 1}
+
+
+Progress = Callable[[int, str], Awaitable[None]]

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest
+
+from mcpproxy.framing import TooLong, dump, lines, open_messages, parse
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+class Chunks:
+    """A byte stream that gives these chunks and then ends."""
+
+    def __init__(self, *chunks):
+        self.chunks = list(chunks)
+
+    async def receive(self, max_bytes=65536):
+        if not self.chunks:
+            raise anyio.EndOfStream
+        return self.chunks.pop(0)
+
+
+class Sink:
+    def __init__(self, fails=False):
+        self.fails, self.data = fails, b""
+
+    async def send(self, data):
+        if self.fails:
+            raise BrokenPipeError
+        self.data += data
+
+
+async def cut(*chunks, longest=100):
+    return [line async for line in lines(Chunks(*chunks), longest)]
+
+
+@given(st.lists(st.binary(max_size=9).map(lambda b: b.replace(b"\n", b"")), max_size=9), st.data())
+def test_lines_are_the_same_however_they_are_cut(texts, data):
+    whole = b"".join(text + b"\n" for text in texts)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
+    chunks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    assert anyio.run(cut, *chunks) == texts
+
+
+async def test_a_line_that_is_too_long_is_skipped_and_the_next_one_read():
+    first, second = await cut(b"x" * 60, b"x" * 60, b"x" * 60 + b"\nok\n")
+    assert isinstance(first, TooLong)
+    assert second == b"ok"
+
+
+async def test_a_large_line_takes_time_in_proportion():
+    chunks = [b"x" * 65536] * 500
+    (line,) = await cut(*chunks, b"\n", longest=2**30)
+    assert len(line) == 500 * 65536
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"nope", -32700),
+        (b"\xff\xfe", -32700),
+        (b"[" * 100_000, -32700),
+        (b"[]", -32600),
+        (b"7", -32600),
+        (b'{"jsonrpc":"2.0","id":1}', -32600),
+        (TooLong(), -32600),
+    ],
+)
+def test_what_is_no_message_is_an_error(line, code):
+    with pytest.raises(ValueError) as refused:
+        parse(line)
+    assert refused.value.args[0] == code
+
+
+def test_lone_surrogates_go_both_ways():
+    line = b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":"\\ud800"}}'
+    message = parse(line)
+    assert message.params == {"a": "\ud800"}
+    assert json.loads(dump(message)) == json.loads(line)
+
+
+async def test_garbage_is_answered_and_the_next_message_arrives():
+    ping = JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")
+    read, write = Chunks(b"nope\n\n  \n", dump(ping)), Sink()
+    async with open_messages(read, write) as (incoming, outgoing):
+        first = await incoming.receive()
+        await outgoing.send(SessionMessage(ping))
+    assert first.message == ping
+    error, echoed = [json.loads(line) for line in write.data.splitlines()]
+    assert error["id"] is None and error["error"]["code"] == -32700
+    assert echoed["method"] == "ping"
+
+
+async def test_a_reader_that_is_gone_ends_the_messages():
+    class Endless:
+        async def receive(self, max_bytes=65536):
+            await anyio.sleep_forever()
+
+    async with open_messages(Endless(), Sink(fails=True)) as (incoming, outgoing):
+        await outgoing.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")))
+        with anyio.fail_after(5), pytest.raises(anyio.EndOfStream):
+            await incoming.receive()
