@@ -43,19 +43,41 @@ class Vm:
         """Exit status, negative for a signal. None while it runs, or if the fork server took it along."""
         self._socket = sock
         self._splitter = frames.Splitter()
-        self._sending = anyio.Lock(fast_acquire=True)
+        self._backlog: deque[memoryview] = deque()
+        self._stuck = anyio.Event()
 
-    async def send(self, text: bytes) -> None:
-        """Send one frame. Raises `WorkerError` when the process is gone."""
+    def post(self, text: bytes) -> None:
+        """Send one frame, now or as soon as the VM reads again (`flush`). Never blocks.
+
+        A VM that is gone is noticed by `receive`.
+        """
         data = memoryview(frames.pack(text))
-        async with self._sending:
-            while data:
-                try:
-                    data = data[self._socket.send(data) :]
-                except BlockingIOError:
-                    await anyio.wait_writable(self._socket)
-                except OSError as error:
-                    raise WorkerError(str(error)) from error
+        if not self._backlog:
+            data = self._put(data)
+        if data:
+            self._backlog.append(data)
+            self._stuck.set()
+
+    def _put(self, data: memoryview) -> memoryview:
+        """Send what fits; what is left is returned."""
+        try:
+            return data[self._socket.send(data) :]
+        except BlockingIOError:
+            return data
+        except OSError:
+            return memoryview(b"")
+
+    async def flush(self) -> None:
+        """Send what `post` could not, for ever. One task per VM runs this."""
+        while True:
+            await self._stuck.wait()
+            while self._backlog:
+                await anyio.wait_writable(self._socket)
+                if not (rest := self._put(self._backlog[0])):
+                    self._backlog.popleft()
+                else:
+                    self._backlog[0] = rest
+            self._stuck = anyio.Event()
 
     async def receive(self) -> list[bytes]:
         """The next frames. Raises `WorkerError` at the end, `BadFrame` for what can be no frame."""

@@ -106,34 +106,9 @@
     return out;
   }
 
-  /**
-   * Where in `before` each token of `after` came from: [offset in after, offset in before] pairs. `after` is
-   * `before` with types left out and set anew, so the tokens keep their order: each is looked for a
-   * little ahead, and a place counts when the next token agrees as well.
-   */
-  function align(before, after) {
-    const from = tokens(before), to = tokens(after), pairs = [];
-    let at = 0;
-    for (let n = 0; n < to.length; n++) {
-      let best = -1;
-      for (let m = at; m < from.length && m < at + 4000; m++) {
-        if (from[m][0] !== to[n][0]) continue;
-        if (best < 0) best = m;
-        if (m === at || n + 1 >= to.length || m + 1 >= from.length || from[m + 1][0] === to[n + 1][0]) { best = m; break; }
-        if (m > at + 400) break;
-      }
-      if (best < 0) continue;
-      const common = to[n][0].length === 1 && best > at + 3;      // a far bracket is more likely another one
-      if (common && from[best + 1]?.[0] !== to[n + 1]?.[0]) continue;
-      pairs.push([to[n][1], from[best][1]]);
-      at = best + 1;
-    }
-    return pairs;
-  }
-
   return {
     plan(json) { try { return JSON.stringify(plan(JSON.parse(json))); } catch (error) { return JSON.stringify(failure(error)); } },
-    align(json) { const { before, after } = JSON.parse(json); return JSON.stringify(align(before, after)); },
+    tokens(json) { return JSON.stringify(tokens(JSON.parse(json))); },
     /** Where TypeScript that the transform refused goes wrong, by a second parser. */
     explain(json) {
       try {

@@ -12,6 +12,7 @@ Import-light: this module and the engine are all that the fork server loads.
 from __future__ import annotations
 
 import bisect
+import difflib
 import heapq
 import json
 import os
@@ -379,14 +380,27 @@ class Run:
         self._line.send(data)
 
     def _align(self) -> None:
+        """Pair the tokens of the compiled text with those of its source.
+
+        The compiled text is the source with types left out, some constructs lowered, and all of it
+        set anew, so the tokens that both have keep their order.
+        """
         positions = self._positions
-        if positions.text is not positions.source:
-            before, after = positions.source, positions.text
-            found = self._parser.ask("align", {"before": before, "after": after})
-            pairs = [] if isinstance(found, dict) else found
-            positions.align(
-                [(code_points(after, at), code_points(before, origin)) for at, origin in pairs]
-            )
+        if positions.text is positions.source:
+            return
+        origin = self._parser.ask("tokens", positions.source)
+        result = self._parser.ask("tokens", positions.text)
+        if isinstance(origin, dict) or isinstance(result, dict):
+            return
+        before, after = [token for token, _ in origin], [token for token, _ in result]
+        blocks = difflib.SequenceMatcher(None, before, after).get_matching_blocks()
+        positions.align(
+            [
+                (code_points(positions.text, result[b + n][1]), code_points(positions.source, origin[a + n][1]))
+                for a, b, size in blocks
+                for n in range(size)
+            ]
+        )
 
     def _told(self, stack: str) -> str:
         """The stack in the caller's own lines and columns."""

@@ -108,9 +108,11 @@ class Zygote:
             os.closerange(VM_DESCRIPTOR + 1, 1024)
             sys.stdin = sys.stdout = sys.stderr = None  # type: ignore[assignment]
             sock = socket.socket(fileno=VM_DESCRIPTOR)
-            # Touch what every script touches while nobody waits: pages are copied on the first write.
-            self._parser.ask("plan", "return await 0")
-            self._engine.call("compiles", '"0"')
+            if not select.select([sock], [], [], 0)[0]:
+                # Nobody waits yet: touch what every script touches, as pages are copied on the
+                # first write to them.
+                self._parser.ask("plan", "return await 0")
+                self._engine.call("compiles", '"0"')
             self._confinement.limit(self._memory_bytes)
             if act is not None:
                 probe.attempt(act, sock, self._confinement)

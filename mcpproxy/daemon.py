@@ -1,0 +1,182 @@
+"""What exists while we run, in the order in which it opens; and the verbs that the faces use."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import anyio
+
+from mcpproxy import __version__, gates, request
+from mcpproxy.discovery import Discovery
+from mcpproxy.errors import Refused, SettingsError, WorkerError
+from mcpproxy.execution import Execution, Limits, Progress, Reply
+from mcpproxy.policy import Caller
+from mcpproxy.sandbox.pool import Pool, open_pool
+from mcpproxy.sandbox.typescript import Transformer, open_transformer
+from mcpproxy.scripts import Scripts
+from mcpproxy.settings import Loaded
+from mcpproxy.upstream.fleet import Fleet, open_fleet
+
+logger = logging.getLogger(__name__)
+
+ToolProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+
+
+class Daemon:
+    """Everything that is up, and what can be asked of it. Made by `open_daemon`."""
+
+    def __init__(self, loaded: Loaded, fleet: Fleet, pool: Pool, transformer: Transformer) -> None:
+        self.settings = loaded.settings
+        self.places = loaded.places
+        self.warnings = list(loaded.warnings)
+        self.server_errors = loaded.server_errors
+        self.fleet = fleet
+        self.pool = pool
+        self.scripts = Scripts(loaded.places.scripts)
+        self.discovery = Discovery(lambda: fleet.catalog)
+        self.started_at = datetime.now(UTC)
+        self.confinement: dict[str, bool] = {}
+        """What a VM was seen not to be able to do; empty until that has been tried."""
+        self._transformer = transformer
+
+    async def execute(
+        self,
+        body: Mapping[str, Any],
+        caller: Caller,
+        *,
+        request_id: str,
+        progress: Progress | None = None,
+    ) -> Reply:
+        """Run the script that `body` asks for ({code | script, language, input, options}).
+
+        Raises `Refused` before anything runs. Cancelling it ends the script at once and cancels its
+        calls upstream.
+        """
+        settings = self.settings
+        wanted = request.read(body, settings, self.scripts, caller)
+        execution = Execution(
+            wanted,
+            Limits(
+                memory_mb=settings.code_execution_memory_mb,
+                max_result_bytes=settings.code_execution_max_result_bytes,
+                max_parallel=settings.code_execution_max_parallel,
+                queue_seconds=settings.code_execution_queue_timeout_ms / 1000,
+            ),
+            self.pool,
+            self._transformer,
+            self.fleet,
+            View(self.discovery, caller),
+            request_id,
+            progress,
+        )
+        return await execution.run()
+
+    async def call(
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+        caller: Caller,
+        *,
+        progress: ToolProgress | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """One tool call from outside a script, through the same gates; gives the raw wire result.
+
+        Raises `CallError`.
+        """
+        found = gates.find(self.fleet.catalog, server, tool)
+        if found is not None:
+            gates.check_arguments(found, arguments)
+        return await self.fleet.call(server, tool, arguments, progress=progress, meta=meta)
+
+    def status(self) -> dict[str, Any]:
+        """What `GET /api/v1/status` and `mcpproxy status` show."""
+        states = [server["state"] for server in self.fleet.status()]
+        return {
+            "version": __version__,
+            "started_at": self.started_at.isoformat(timespec="seconds"),
+            "config": str(self.places.config),
+            "code_execution": {
+                "enabled": self.settings.enable_code_execution,
+                "running": self.pool.busy,
+                "waiting": self.pool.waiting,
+                "pool_size": self.pool.size,
+                "confinement": {**self.pool.layers, **self.confinement},
+            },
+            "servers": {state: states.count(state) for state in dict.fromkeys(states)},
+            "warnings": self.warnings,
+        }
+
+    async def verify(self) -> None:
+        """Have a VM try what it must not be able to do, and warn of what is not stopped."""
+        self.confinement = await self.pool.verify()
+        open_doors = [act for act, stopped in self.confinement.items() if not stopped]
+        if open_doors:
+            text = f"scripts are not fully confined on this machine: a VM was able to {', '.join(open_doors)}"
+            self.warnings.append(text)
+            logger.warning("%s; see docs/threat-model.md", text)
+
+
+class View:
+    """Discovery as one caller sees it."""
+
+    def __init__(self, discovery: Discovery, caller: Caller) -> None:
+        self._discovery = discovery
+        self._caller = caller
+
+    def search(self, query: object, limit: object, server: object) -> dict[str, Any]:
+        return self._discovery.search_tools(query, limit, server, self._caller)
+
+    def describe(self, name: object) -> dict[str, Any]:
+        return self._discovery.describe_tool(name, self._caller)
+
+
+@asynccontextmanager
+async def open_daemon(
+    loaded: Loaded, environ: Mapping[str, str], *, lasting: bool = True
+) -> AsyncIterator[Daemon]:
+    """A daemon whose processes and connections live no longer than this block.
+
+    `lasting` is false for one that runs a single script: it prepares nothing ahead of need.
+
+    Raises `SettingsError` when `code_execution_require_confinement` asks for more than this machine has.
+    """
+    settings = loaded.settings
+    async with AsyncExitStack() as stack:
+        fleet = await stack.enter_async_context(open_fleet(settings, environ, loaded.places.logs))
+        pool = await stack.enter_async_context(
+            open_pool(settings.code_execution_pool_size, settings.code_execution_memory_mb)
+        )
+        transformer = await stack.enter_async_context(open_transformer())
+        daemon = Daemon(loaded, fleet, pool, transformer)
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        if settings.code_execution_require_confinement:
+            await daemon.verify()
+            if not all(daemon.confinement.values()):
+                raise SettingsError(
+                    "code_execution_require_confinement is true, but "
+                    + "; ".join(daemon.warnings[-1:])
+                )
+        elif lasting:
+            tasks.start_soon(_prepare, daemon, transformer)
+        try:
+            yield daemon
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+async def _prepare(daemon: Daemon, transformer: Transformer) -> None:
+    """What can be done before somebody asks: nothing waits for it."""
+    await daemon.verify()
+    try:
+        await transformer.warm()
+    except WorkerError as error:
+        logger.warning("TypeScript is not available: %s", error)
+
+
+__all__ = ["Daemon", "Refused", "open_daemon"]

@@ -1,0 +1,378 @@
+"""One script from request to reply.
+
+The driver around `script.py`: it owns the VM, the deadline and the calls under way, and does what
+the state machine says. When it ends, for whatever reason, the VM is killed and what was in flight
+is cancelled upstream, in this order, before anyone is told.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import anyio
+import pydantic_core
+
+from mcpproxy import gates, hints, names
+from mcpproxy.catalog import Catalog
+from mcpproxy.errors import CallError, PoolBusy, WorkerError
+from mcpproxy.request import Request
+from mcpproxy.sandbox.frames import BadFrame
+from mcpproxy.sandbox.pool import Pool, Vm
+from mcpproxy.sandbox.typescript import Transformer
+from mcpproxy.sandbox.worker import OUT_OF_MEMORY
+from mcpproxy.script import Answer, Call, Command, Dispatch, Misbehaved, Note, Outcome, Question, Script
+
+logger = logging.getLogger(__name__)
+console = logging.getLogger("mcpproxy.console")
+
+Progress = Callable[[int, str], Awaitable[None]]
+"""Told after each call: how many are done, and the last one as "server:tool"."""
+
+SIGSYS, SIGXCPU = 31, 24
+JOINING_SECONDS = 5.0
+"""How long a look at the catalog waits for servers that are being connected for the first time."""
+
+
+class Upstreams(Protocol):
+    """What an execution needs of the fleet."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    async def call(
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        started: Callable[[], None] = ...,
+    ) -> dict[str, Any]: ...
+
+    async def settled(self, names: list[str] | None = None) -> None: ...
+
+
+class Answers(Protocol):
+    """What an execution needs of discovery; both give plain JSON data."""
+
+    def search(self, query: object, limit: object, server: object) -> dict[str, Any]: ...
+
+    def describe(self, name: object) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an execution may use, as configured when it began."""
+
+    memory_mb: int
+    max_result_bytes: int
+    max_parallel: int
+    queue_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The envelope, the same on every surface."""
+
+    ok: bool
+    envelope: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        """The envelope as compact JSON that is valid UTF-8."""
+        return to_json(self.envelope).decode()
+
+    def with_request_id(self, request_id: str) -> str:
+        return to_json({**self.envelope, "request_id": request_id}).decode()
+
+
+def to_json(value: Any) -> bytes:
+    """JSON as UTF-8; a lone surrogate, which UTF-8 can't hold, is written as an escape."""
+    try:
+        return pydantic_core.to_json(value, inf_nan_mode="null")
+    except (pydantic_core.PydanticSerializationError, UnicodeError):
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def refusal(code: str, message: str) -> dict[str, Any]:
+    """The envelope of a request that was turned away."""
+    return {"ok": False, "error": {"code": code, "message": message}}
+
+
+def toolcall_envelope(result: dict[str, Any]) -> dict[str, Any]:
+    """What `call_tool` gives for a wire result: a tool's own report of an error is an error, too."""
+    if result.get("isError") is not True:
+        return {"ok": True, "result": result}
+    content = result.get("content")
+    blocks = content if isinstance(content, list) else []
+    said = "\n".join(
+        block["text"]
+        for block in blocks
+        if isinstance(block, dict) and isinstance(block.get("text"), str)
+    )
+    message = said or "the tool reported an error without a text"
+    return CallError("TOOL_ERROR", message, result=result).envelope()
+
+
+class Execution:
+    """One run of one request; use `run` once."""
+
+    def __init__(
+        self,
+        request: Request,
+        limits: Limits,
+        pool: Pool,
+        transformer: Transformer,
+        upstreams: Upstreams,
+        answers: Answers,
+        request_id: str,
+        progress: Progress | None = None,
+    ) -> None:
+        self._request = request
+        self._limits = limits
+        self._pool = pool
+        self._transformer = transformer
+        self._upstreams = upstreams
+        self._answers = answers
+        self._id = request_id
+        self._progress = progress
+        self._budget = gates.Budget(request.max_tool_calls)
+        self._script = Script(check=self._check, parallel=limits.max_parallel, now=anyio.current_time)
+        self._room = anyio.Event()
+        self._done = 0
+        self._warnings = list(request.warnings)
+
+    async def run(self) -> Reply:
+        """Run it to its end. Cancelling this kills the VM and cancels the calls in flight."""
+        try:
+            async with self._pool.vm(self._limits.queue_seconds) as vm:
+                outcome = await self._within_time(vm)
+        except PoolBusy as error:
+            outcome = Outcome(ok=False, code=error.code, message=str(error))
+        except WorkerError as error:
+            outcome = Outcome(ok=False, code=error.code, message=str(error))
+        return self._reply(outcome)
+
+    async def _within_time(self, vm: Vm) -> Outcome:
+        crash: WorkerError | None = None
+        with anyio.move_on_after(self._request.timeout_ms / 1000):
+            crash = await self._drive(vm)
+        if crash is not None:
+            return await self._crashed(vm, crash)
+        return self._script.outcome or self._timed_out()
+
+    async def _drive(self, vm: Vm) -> WorkerError | None:
+        """Feed the state machine until it has an outcome; an error is how the VM ended without one."""
+        job = await self._job()
+        script = self._script
+        crash: WorkerError | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(vm.flush)
+            vm.post(job)
+            try:
+                while script.outcome is None:
+                    for frame in await vm.receive():
+                        for command in script.heard(read_frame(frame)):
+                            self._do(command, vm, tasks)
+                    while script.crowded and script.outcome is None:
+                        self._room = anyio.Event()
+                        await self._room.wait()
+            except WorkerError as error:
+                crash = error
+            except (BadFrame, Misbehaved) as error:
+                logger.error("%s: the VM sent what its prelude never sends: %s", self._id, error)
+                crash = WorkerError(f"the process of the script broke its protocol: {error}")
+            self._leave_behind()
+            tasks.cancel_scope.cancel()
+        return crash
+
+    async def _job(self) -> bytes:
+        request = self._request
+        compiled, refused = None, None
+        if request.language == "typescript":
+            done = await self._transformer.transform(request.source)
+            compiled, refused = done.text, done.refusal
+        # ASCII, so that whatever a JSON string may hold arrives.
+        return json.dumps(
+            {
+                "source": request.source,
+                "language": request.language,
+                "compiled": compiled,
+                "refusal": refused,
+                "input": request.input,
+                "memory_bytes": self._limits.memory_mb * 2**20,
+                "max_result_bytes": self._limits.max_result_bytes,
+            }
+        ).encode()
+
+    def _do(self, command: Command, vm: Vm, tasks: anyio.abc.TaskGroup) -> None:
+        match command:
+            case Answer(number, body):
+                vm.post(b"%d " % number + to_json(body))
+            case Dispatch(call):
+                tasks.start_soon(self._call, call, vm, tasks)
+            case Question():
+                if self._joining(command):
+                    tasks.start_soon(self._answer_later, command, vm)
+                else:
+                    vm.post(b"%d " % command.number + to_json(self._answer(command)))
+            case Note(level, text):
+                severity = logging.WARNING if level in ("warn", "error") else logging.INFO
+                console.log(severity, "%s console.%s: %s", self._id, level, text)
+
+    # calls
+
+    def _check(self, server: str, tool: str, arguments: dict[str, Any]) -> None:
+        """The gates, in order; see `gates.py`."""
+        self._budget.charge()
+        gates.check_allowed(server, self._request.allowed_servers)
+        found = gates.find(self._upstreams.catalog, server, tool)
+        if found is not None:
+            gates.check_arguments(found, arguments)
+
+    async def _call(self, call: Call, vm: Vm, tasks: anyio.abc.TaskGroup) -> None:
+        started = partial(self._script.started, call)
+        try:
+            result = await self._upstreams.call(call.server, call.tool, call.arguments, started=started)
+            envelope = toolcall_envelope(result)
+        except CallError as error:
+            envelope = error.envelope()
+        for command in self._script.finished(call, envelope):
+            self._do(command, vm, tasks)
+        self._room.set()
+        self._done += 1
+        if self._progress is not None:
+            await self._progress(self._done, f"{call.server}:{call.tool}")
+
+    # questions about the catalog; they cost no budget
+
+    def _joining(self, question: Question) -> bool:
+        """Whether a server that the answer depends on is still being connected for the first time."""
+        servers = self._upstreams.catalog.servers
+        match question.what, question.about.get("server"):
+            case "tools", str(name):
+                return name in servers and servers[name].state == "connecting"
+            case "search", _:
+                return any(server.state == "connecting" for server in servers.values())
+            case "describe", _:
+                name = str(question.about.get("name"))
+                return any(name.startswith(each) and server.state == "connecting" for each, server in servers.items())
+        return False
+
+    async def _answer_later(self, question: Question, vm: Vm) -> None:
+        with anyio.move_on_after(JOINING_SECONDS):
+            server = question.about.get("server")
+            await self._upstreams.settled([server] if question.what == "tools" and isinstance(server, str) else None)
+        vm.post(b"%d " % question.number + to_json(self._answer(question)))
+
+    def _answer(self, question: Question) -> dict[str, Any]:
+        servers, about = self._upstreams.catalog.servers, question.about
+        match question.what, about:
+            case "servers", _:
+                return spelled_names(servers)
+            case "tools", {"server": str(server)}:
+                return spelled_names(servers[server].tools if server in servers else ())
+            case "close_server", {"server": str(server)}:
+                return {"message": gates.no_server(server, self._upstreams.catalog)}
+            case "search", {"query": query, "limit": limit, "server": server}:
+                return self._attempt(partial(self._answers.search, query, limit, server))
+            case "describe", {"name": name}:
+                return self._attempt(partial(self._answers.describe, name))
+        raise Misbehaved(f"a question about {question.what}")
+
+    def _attempt(self, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        try:
+            return {"ok": True, "value": ask()}
+        except (ValueError, LookupError) as error:
+            return {"ok": False, "message": str(error.args[0] if error.args else error)}
+
+    # how it ended
+
+    def _leave_behind(self) -> None:
+        """Say which calls the script did not wait for, before they are cancelled."""
+        outcome = self._script.outcome
+        on_wire, unsent = self._script.unawaited
+        if outcome is None or not outcome.ok or not (on_wire or unsent):
+            return
+        self._warnings.append(
+            f"the script ended without awaiting {on_wire + unsent} call(s): {on_wire} in flight were cancelled "
+            f"with an unknown outcome, {unsent} never went out; await every call, e.g. with Promise.all"
+        )
+
+    def _timed_out(self) -> Outcome:
+        message = f"JavaScript execution timed out after {self._request.timeout_ms} ms"
+        if unknown := self._script.unknown:
+            listed = ", ".join(f"call {call.n} ({call.server}:{call.tool})" for call in unknown[:10])
+            more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
+            message += (
+                f". In flight when it ended, so with an unknown outcome: {listed}{more}. "
+                "They may have had their effect: check before repeating them"
+            )
+        return Outcome(ok=False, code="TIMEOUT", message=message)
+
+    async def _crashed(self, vm: Vm, crash: WorkerError) -> Outcome:
+        with anyio.move_on_after(1):
+            await vm.ended.wait()
+        if vm.status == OUT_OF_MEMORY:
+            return Outcome(ok=False, code="MEMORY_LIMIT", message=self._out_of_memory())
+        how = f": {crash}"
+        if vm.status is not None and vm.status < 0:
+            how = f": its process was killed by signal {-vm.status}"
+        if vm.status == -SIGSYS:
+            logger.error("%s: the VM was killed for a system call that it may not make", self._id)
+            how = ": its process was killed for a system call that it may not make"
+        return Outcome(
+            ok=False,
+            code=crash.code,
+            message=f"the process of this script ended unexpectedly{how}; no other script is affected",
+        )
+
+    def _out_of_memory(self) -> str:
+        return (
+            f"the script used more than the {self._limits.memory_mb} MB of memory it may use "
+            "(code_execution_memory_mb): handle the data in smaller parts"
+        )
+
+    def _reply(self, outcome: Outcome) -> Reply:
+        script = self._script
+        script.close()
+        if outcome.ok:
+            envelope: dict[str, Any] = {"ok": True, "value": outcome.value}
+        else:
+            envelope = {"ok": False, "error": self._error(outcome)}
+        if script.logs:
+            envelope["logs"] = script.logs
+        if script.logs_dropped:
+            envelope["logs_dropped"] = script.logs_dropped
+        if self._warnings:
+            envelope["warnings"] = self._warnings
+        if not outcome.ok or self._request.trace:
+            entries, omitted = script.ledger()
+            if entries or self._request.trace:
+                envelope["calls"] = entries
+            if omitted:
+                envelope["calls_omitted"] = omitted
+        return Reply(outcome.ok, envelope)
+
+    def _error(self, outcome: Outcome) -> dict[str, Any]:
+        message = self._out_of_memory() if outcome.code == "MEMORY_LIMIT" else outcome.message
+        if advice := hints.advice(outcome.code, message, self._request.source):
+            message = f"{message}. {advice}"
+        return {"code": outcome.code, "message": message, "stack": outcome.stack, **outcome.extra}
+
+
+def spelled_names(known: Any) -> dict[str, Any]:
+    """Names as they are, and the identifiers under which scripts can write the others."""
+    return {"names": list(known), "spellings": names.spellings(known)}
+
+
+def read_frame(frame: bytes) -> object:
+    """A frame's JSON. Raises `Misbehaved` for bytes that are none."""
+    try:
+        return json.loads(frame)
+    except (ValueError, RecursionError) as error:
+        raise Misbehaved(str(error)) from error

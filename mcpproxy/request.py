@@ -1,0 +1,204 @@
+"""What a caller may ask of `code_execution`, read strictly: a wrong type is refused, never guessed at.
+
+All surfaces pass their body through here, so what is refused on one is refused on all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcpproxy.errors import Refused
+from mcpproxy.policy import Caller
+from mcpproxy.scripts import Scripts
+from mcpproxy.settings import Settings
+
+FIELDS = ("code", "script", "language", "input", "options")
+OPTIONS = ("timeout_ms", "max_tool_calls", "allowed_servers", "trace")
+LANGUAGES = ("javascript", "typescript")
+MAX_SOURCE_BYTES = 2**20
+MAX_INPUT_DEPTH = 100
+MAX_TIMEOUT_MS = 600_000
+
+EXACTLY_ONE = (
+    "Provide exactly one of 'code' (inline source) or 'script' (the name of a stored script)"
+)
+EXACTLY_ONE_IN_FULL = (
+    "Provide exactly one of 'code' (inline source) or 'script' (the name of a script stored in the "
+    "'scripts' directory next to mcpproxy's config file) — not both, not neither."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that may run: source in hand, every limit decided."""
+
+    source: str
+    language: str
+    input: dict[str, Any]
+    timeout_ms: int
+    max_tool_calls: int
+    """0 means any number."""
+    allowed_servers: frozenset[str] | None
+    """None means all."""
+    trace: bool
+    script: str | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: Caller) -> Request:
+    """The request in `body`. Raises `Refused` with a code and a sentence that names the field.
+
+    The order matters: a switched-off feature is said before any script file is touched.
+    """
+    if not settings.enable_code_execution:
+        raise Refused(
+            "FEATURE_DISABLED",
+            "code execution is switched off: set enable_code_execution to true in the configuration",
+        )
+    _only(body, FIELDS, "INVALID_REQUEST", "the request")
+    source_given = _text(body, "code"), _text(body, "script")
+    if bool(source_given[0]) == bool(source_given[1]):
+        raise Refused("INVALID_REQUEST", f"{EXACTLY_ONE}. {EXACTLY_ONE_IN_FULL}")
+    language = _language(body)
+    given = _input(body)
+    timeout_ms, max_tool_calls, allowed, trace, warnings = _options(body, settings)
+    script = source_given[1] or None
+    if script is not None:
+        stored = scripts.read(script, language, caller)
+        source, language = stored.source, stored.language
+    else:
+        source = source_given[0]
+    size = len(source.encode("utf-8", "surrogatepass"))
+    if size > MAX_SOURCE_BYTES:
+        raise Refused(
+            "INVALID_REQUEST",
+            f"code has {size:,} bytes, at most {MAX_SOURCE_BYTES:,} are taken; pass data as input",
+        )
+    return Request(
+        source, language or "javascript", given, timeout_ms, max_tool_calls, allowed, trace, script, warnings
+    )  # fmt: skip
+
+
+def _only(found: Mapping[str, Any], known: tuple[str, ...], code: str, where: str) -> None:
+    for name in found:
+        if name not in known:
+            raise Refused(code, f"unknown field '{name}' in {where}; known are {', '.join(known)}")
+
+
+def kind(value: object) -> str:
+    """How JSON calls the type of a value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+    return "an object"
+
+
+def _text(body: Mapping[str, Any], name: str) -> str:
+    value = body.get(name, "")
+    if not isinstance(value, str):
+        raise Refused("INVALID_REQUEST", f"{name} must be a string, not {kind(value)}; {EXACTLY_ONE}")
+    return value
+
+
+def _language(body: Mapping[str, Any]) -> str | None:
+    if "language" not in body:
+        return None
+    language = body["language"]
+    if language not in LANGUAGES:
+        shown = repr(language[:50]) if isinstance(language, str) else kind(language)
+        raise Refused("INVALID_LANGUAGE", f"language must be 'javascript' or 'typescript', not {shown}")
+    return str(language)
+
+
+def _input(body: Mapping[str, Any]) -> dict[str, Any]:
+    given = body.get("input", {})
+    if not isinstance(given, dict):
+        raise Refused("INVALID_REQUEST", f"input must be an object, not {kind(given)}")
+    if deeper(given, MAX_INPUT_DEPTH):
+        raise Refused("INVALID_REQUEST", f"input is nested deeper than {MAX_INPUT_DEPTH} levels")
+    return given
+
+
+def deeper(value: object, levels: int) -> bool:
+    """Whether objects and arrays are nested more than `levels` deep."""
+    layer = [value]
+    for _ in range(levels + 1):
+        layer = [
+            inner
+            for outer in layer
+            if isinstance(outer, (dict, list))
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+        if not layer:
+            return False
+    return True
+
+
+def _options(
+    body: Mapping[str, Any], settings: Settings
+) -> tuple[int, int, frozenset[str] | None, bool, list[str]]:
+    options = body.get("options", {})
+    if not isinstance(options, dict):
+        raise Refused("INVALID_OPTIONS", f"options must be an object, not {kind(options)}")
+    _only(options, OPTIONS, "INVALID_OPTIONS", "options")
+    timeout = _number(options, "timeout_ms")
+    if timeout is not None and not 1 <= timeout <= MAX_TIMEOUT_MS:
+        raise Refused("INVALID_OPTIONS", f"timeout_ms must be between 1 and {MAX_TIMEOUT_MS} milliseconds, not {timeout}")
+    calls = _number(options, "max_tool_calls")
+    if calls is not None and calls < 0:
+        raise Refused("INVALID_OPTIONS", f"max_tool_calls cannot be negative ({calls}); 0 means no limit")
+    trace = options.get("trace", False)
+    if not isinstance(trace, bool):
+        raise Refused("INVALID_OPTIONS", f"trace must be true or false, not {kind(trace)}")
+    warnings: list[str] = []
+    ceilings = settings.code_execution_limits
+    return (
+        _clamped("timeout_ms", timeout, settings.code_execution_timeout_ms, ceilings.max_timeout_ms, warnings),
+        _clamped("max_tool_calls", calls, settings.code_execution_max_tool_calls, ceilings.max_tool_calls, warnings),
+        _servers(options),
+        trace,
+        warnings,
+    )  # fmt: skip
+
+
+def _number(options: Mapping[str, Any], name: str) -> int | None:
+    if name not in options:
+        return None
+    value = options[name]
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        shown = value if isinstance(value, float) else kind(value)
+        raise Refused("INVALID_OPTIONS", f"{name} must be an integer, not {shown}")
+    return value
+
+
+def _servers(options: Mapping[str, Any]) -> frozenset[str] | None:
+    servers = options.get("allowed_servers", [])
+    if not isinstance(servers, list) or not all(isinstance(name, str) for name in servers):
+        raise Refused("INVALID_OPTIONS", "allowed_servers must be an array of strings (server names)")
+    return frozenset(servers) or None
+
+
+def _clamped(
+    name: str, asked: int | None, configured: int, ceiling: int | None, warnings: list[str]
+) -> int:
+    """The value in force. 0 is "no limit" for calls, so it stands above every ceiling."""
+    value = configured if asked is None else asked
+    if not ceiling or 0 < value <= ceiling:
+        return value
+    if asked is not None:
+        shown = asked or "0 (no limit)"
+        warnings.append(f"{name} {shown} is above what the operator allows; {ceiling} was used")
+    return ceiling

@@ -1,0 +1,205 @@
+"""TypeScript to JavaScript, in a process of its own that can be killed.
+
+The transform is OXC, compiled to WebAssembly (`quickjs-rs`). It removes types and lowers enums,
+namespaces and parameter properties. It says neither where in the source an error is nor where its
+output came from: `program.js` works both out, on the error path only.
+
+It knows modules alone, so a script with a top-level `return` goes through it as the body of a function.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import anyio
+
+from mcpproxy.errors import WorkerError
+from mcpproxy.sandbox import frames
+
+logger = logging.getLogger(__name__)
+
+SECONDS = 10.0
+"""For one source; OXC takes 50 ms for the largest that is accepted."""
+
+HEAD, TAIL = "async function __script() {", "}"
+IMPORT_TYPE = re.compile(r"^[ \t]*import\s+type\b[^;'\"]*(?:from\s*)?['\"][^'\"\n]*['\"];?", re.MULTILINE)
+EMPTY_EXPORT = re.compile(r"\n?export \{\};\n*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """JavaScript, or None and the transform's own words."""
+
+    text: str | None
+    refusal: str | None = None
+
+
+class Transformer:
+    """One process that transforms, started when first needed or by `warm`."""
+
+    def __init__(self) -> None:
+        self._lock = anyio.Lock(fast_acquire=True)
+        self._line: socket.socket | None = None
+        self._process: anyio.abc.Process | None = None
+
+    async def warm(self) -> None:
+        """Have it ready before somebody waits for it: the first use compiles for half a second."""
+        await self.transform("let ready: boolean")
+
+    async def transform(self, source: str) -> Compiled:
+        """What `source` is in JavaScript. Raises `WorkerError` when the process gives no answer."""
+        async with self._lock:
+            try:
+                with anyio.fail_after(SECONDS):
+                    return await self._ask(source)
+            except TimeoutError:
+                await self._stop()
+                return Compiled(None, "the TypeScript transform took too long")
+            except (OSError, WorkerError) as error:
+                await self._stop()
+                raise WorkerError(f"the TypeScript transform ended: {error}") from error
+            except anyio.get_cancelled_exc_class():
+                await self._stop()  # its answer must not reach the next one who asks
+                raise
+
+    async def _ask(self, source: str) -> Compiled:
+        if self._line is None:
+            await self._start()
+        line = self._line
+        assert line is not None
+        await send(line, json.dumps(source).encode())
+        answer = json.loads(await receive(line))
+        return Compiled(answer["text"], answer["refusal"])
+
+    async def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self._line = ours
+        with theirs:
+            self._process = await anyio.open_process(
+                [sys.executable, "-I", "-c", "from mcpproxy.sandbox.typescript import main; main()", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+
+    async def _stop(self) -> None:
+        # Shielded: a cancelled request must still not leave a process behind.
+        with anyio.CancelScope(shield=True):
+            line, self._line = self._line, None
+            process, self._process = self._process, None
+            if line is not None:
+                line.close()
+            if process is not None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.aclose()
+
+
+@asynccontextmanager
+async def open_transformer() -> AsyncIterator[Transformer]:
+    """A transformer whose process lives no longer than this block."""
+    transformer = Transformer()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(transformer._stop)
+        yield transformer
+
+
+async def send(line: socket.socket, text: bytes) -> None:
+    data = memoryview(frames.pack(text))
+    while data:
+        try:
+            data = data[line.send(data) :]
+        except BlockingIOError:
+            await anyio.wait_writable(line)
+
+
+async def receive(line: socket.socket) -> bytes:
+    splitter = frames.Splitter()
+    while True:
+        await anyio.wait_readable(line)
+        data = line.recv(1 << 18)
+        if not data:
+            raise WorkerError("no answer")
+        if found := splitter.feed(data):
+            return found[0]
+
+
+# ── in the process ────────────────────────────────────────────────────────────────────────────────
+
+
+def main() -> None:
+    """Answer sources with their JavaScript until the daemon hangs up."""
+    from mcpproxy.sandbox.confine import Confinement
+
+    Confinement().die_with(os.getppid())
+    line = socket.socket(fileno=int(sys.argv[1]))
+    oxc = Oxc()
+    splitter = frames.Splitter()
+    while data := line.recv(1 << 18):
+        for frame in splitter.feed(data):
+            line.sendall(frames.pack(json.dumps(oxc.answer(json.loads(frame))).encode()))
+
+
+class Oxc:
+    """The transform, with the ways a script may be no module."""
+
+    def __init__(self) -> None:
+        from quickjs_rs._transform import SourceTransformer
+
+        self._transformer = SourceTransformer()
+
+    def answer(self, source: str) -> dict[str, str | None]:
+        try:
+            return {"text": EMPTY_EXPORT.sub("\n", self._run(source)), "refusal": None}
+        except (RuntimeError, UnicodeError) as error:
+            refusal = str(error)
+        for before, after in ((HEAD, f"\n{TAIL}"), ("(", "\n)")):
+            with suppress(RuntimeError, UnicodeError):
+                text = self._run(before + IMPORT_TYPE.sub(_blank, source) + after)
+                return {"text": inner(text, before), "refusal": None}
+        return {"text": None, "refusal": told(refusal)}
+
+    def _run(self, source: str) -> str:
+        from quickjs_rs._transform import FLAG_SOURCE_TS, FLAG_STRIP_TYPESCRIPT, SourceTransformer
+
+        try:
+            return str(self._transformer.transform("script.ts", source, flags=FLAG_SOURCE_TS | FLAG_STRIP_TYPESCRIPT))
+        finally:
+            # Its cache has no bound; a fresh one shares the compiled module.
+            self._transformer._cache.clear()
+            if self._transformer._instance is None:
+                self._transformer = SourceTransformer()
+
+
+def _blank(found: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", found[0])
+
+
+def inner(text: str, before: str) -> str:
+    """The transformed text without what was put around it."""
+    text = text.strip()
+    if before == "(":
+        return text.removesuffix(";")
+    start = text.index("{") + 1
+    return text[start : text.rindex("}")].strip("\n")
+
+
+def told(refusal: str) -> str:
+    """The first sentence of the transform's message, without its file name."""
+    message = refusal.partition("\n")[0].removeprefix("source parse error in script.ts: ")
+    if "wasm backtrace" in message:
+        return "the source is nested too deeply to be parsed"
+    return message.partition("; ")[0][:500]
