@@ -25,7 +25,17 @@ from mcpproxy.sandbox.frames import BadFrame
 from mcpproxy.sandbox.pool import Pool, Vm
 from mcpproxy.sandbox.typescript import Transformer
 from mcpproxy.sandbox.worker import OUT_OF_MEMORY
-from mcpproxy.script import Answer, Call, Command, Dispatch, Misbehaved, Note, Outcome, Question, Script
+from mcpproxy.script import (
+    Answer,
+    Call,
+    Command,
+    Dispatch,
+    Misbehaved,
+    Note,
+    Outcome,
+    Question,
+    Script,
+)
 
 logger = logging.getLogger(__name__)
 console = logging.getLogger("mcpproxy.console")
@@ -141,7 +151,9 @@ class Execution:
         self._id = request_id
         self._progress = progress
         self._budget = gates.Budget(request.max_tool_calls)
-        self._script = Script(check=self._check, parallel=limits.max_parallel, now=anyio.current_time)
+        self._script = Script(
+            check=self._check, parallel=limits.max_parallel, now=anyio.current_time
+        )
         self._room = anyio.Event()
         self._done = 0
         self._warnings = list(request.warnings)
@@ -237,7 +249,9 @@ class Execution:
     async def _call(self, call: Call, vm: Vm, tasks: anyio.abc.TaskGroup) -> None:
         started = partial(self._script.started, call)
         try:
-            result = await self._upstreams.call(call.server, call.tool, call.arguments, started=started)
+            result = await self._upstreams.call(
+                call.server, call.tool, call.arguments, started=started
+            )
             envelope = toolcall_envelope(result)
         except CallError as error:
             envelope = error.envelope()
@@ -260,13 +274,18 @@ class Execution:
                 return any(server.state == "connecting" for server in servers.values())
             case "describe", _:
                 name = str(question.about.get("name"))
-                return any(name.startswith(each) and server.state == "connecting" for each, server in servers.items())
+                return any(
+                    name.startswith(each) and server.state == "connecting"
+                    for each, server in servers.items()
+                )
         return False
 
     async def _answer_later(self, question: Question, vm: Vm) -> None:
         with anyio.move_on_after(JOINING_SECONDS):
             server = question.about.get("server")
-            await self._upstreams.settled([server] if question.what == "tools" and isinstance(server, str) else None)
+            await self._upstreams.settled(
+                [server] if question.what == "tools" and isinstance(server, str) else None
+            )
         vm.post(b"%d " % question.number + to_json(self._answer(question)))
 
     def _answer(self, question: Question) -> dict[str, Any]:
@@ -306,7 +325,9 @@ class Execution:
     def _timed_out(self) -> Outcome:
         message = f"JavaScript execution timed out after {self._request.timeout_ms} ms"
         if unknown := self._script.unknown:
-            listed = ", ".join(f"call {call.n} ({call.server}:{call.tool})" for call in unknown[:10])
+            listed = ", ".join(
+                f"call {call.n} ({call.server}:{call.tool})" for call in unknown[:10]
+            )
             more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
             message += (
                 f". In flight when it ended, so with an unknown outcome: {listed}{more}. "

@@ -74,7 +74,7 @@ def no_tool(server: Server, tool: str) -> str:
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """", did you mean ...?" or nothing."""
+    """ ", did you mean ...?" or nothing."""
     close = names.close(name, known)
     return f", did you mean {' or '.join(repr(each) for each in close)}?" if close else ""
 
@@ -128,5 +128,7 @@ def _stay_here(uri: str) -> Any:
 
 def fault(error: Any) -> str:
     """One violation: the path of the field and what the schema wants there."""
-    path = "args" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
+    path = "args" + "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path
+    )
     return f"{path}: {error.message[:300]}"

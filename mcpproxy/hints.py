@@ -34,7 +34,9 @@ ABSENT = {
 
 MISSING = re.compile(r"^ReferenceError: (?:'?)([\w$]+)(?:'?) is not defined")
 MODULE = re.compile(r"could not load module|^SyntaxError: .*\b(?:import|export|module)\b")
-STATIC_IMPORT = re.compile(r"^\s*(?:import\s+[\w{*'\"]|export\s+(?:default|const|async|function|\{))", re.MULTILINE)
+STATIC_IMPORT = re.compile(
+    r"^\s*(?:import\s+[\w{*'\"]|export\s+(?:default|const|async|function|\{))", re.MULTILINE
+)
 
 SHELL = re.compile(
     r"\s*(?:\$\s|#!\s*/|(?:ls|cd|cat|curl|wget|git|npm|npx|pip|python3?|node|bash|sh|grep|find|echo|mkdir|rm|cp|mv|sudo|docker|kubectl)\s+[-\w./~\"'])"

@@ -106,7 +106,9 @@ def kind(value: object) -> str:
 def _text(body: Mapping[str, Any], name: str) -> str:
     value = body.get(name, "")
     if not isinstance(value, str):
-        raise Refused("INVALID_REQUEST", f"{name} must be a string, not {kind(value)}; {EXACTLY_ONE}")
+        raise Refused(
+            "INVALID_REQUEST", f"{name} must be a string, not {kind(value)}; {EXACTLY_ONE}"
+        )
     return value
 
 
@@ -116,7 +118,9 @@ def _language(body: Mapping[str, Any]) -> str | None:
     language = body["language"]
     if language not in LANGUAGES:
         shown = repr(language[:50]) if isinstance(language, str) else kind(language)
-        raise Refused("INVALID_LANGUAGE", f"language must be 'javascript' or 'typescript', not {shown}")
+        raise Refused(
+            "INVALID_LANGUAGE", f"language must be 'javascript' or 'typescript', not {shown}"
+        )
     return str(language)
 
 
@@ -154,10 +158,15 @@ def _options(
     _only(options, OPTIONS, "INVALID_OPTIONS", "options")
     timeout = _number(options, "timeout_ms")
     if timeout is not None and not 1 <= timeout <= MAX_TIMEOUT_MS:
-        raise Refused("INVALID_OPTIONS", f"timeout_ms must be between 1 and {MAX_TIMEOUT_MS} milliseconds, not {timeout}")
+        raise Refused(
+            "INVALID_OPTIONS",
+            f"timeout_ms must be between 1 and {MAX_TIMEOUT_MS} milliseconds, not {timeout}",
+        )
     calls = _number(options, "max_tool_calls")
     if calls is not None and calls < 0:
-        raise Refused("INVALID_OPTIONS", f"max_tool_calls cannot be negative ({calls}); 0 means no limit")
+        raise Refused(
+            "INVALID_OPTIONS", f"max_tool_calls cannot be negative ({calls}); 0 means no limit"
+        )
     trace = options.get("trace", False)
     if not isinstance(trace, bool):
         raise Refused("INVALID_OPTIONS", f"trace must be true or false, not {kind(trace)}")
@@ -187,7 +196,9 @@ def _number(options: Mapping[str, Any], name: str) -> int | None:
 def _servers(options: Mapping[str, Any]) -> frozenset[str] | None:
     servers = options.get("allowed_servers", [])
     if not isinstance(servers, list) or not all(isinstance(name, str) for name in servers):
-        raise Refused("INVALID_OPTIONS", "allowed_servers must be an array of strings (server names)")
+        raise Refused(
+            "INVALID_OPTIONS", "allowed_servers must be an array of strings (server names)"
+        )
     return frozenset(servers) or None
 
 

@@ -53,7 +53,12 @@ class Call:
 
     def entry(self) -> dict[str, Any]:
         """As the ledger shows it."""
-        found: dict[str, Any] = {"n": self.n, "server": self.server, "tool": self.tool, "outcome": self.outcome}
+        found: dict[str, Any] = {
+            "n": self.n,
+            "server": self.server,
+            "tool": self.tool,
+            "outcome": self.outcome,
+        }
         if self.code is not None:
             found["code"] = self.code
         return {**found, "ms": self.ms}
@@ -136,7 +141,13 @@ UNWRITABLE = "Result contains non-JSON-serializable values (functions, circular 
 class Script:
     """See the module. `check` is the gates: it raises `CallError` for a call that must not go out."""
 
-    def __init__(self, *, check: Callable[[str, str, dict[str, Any]], None], parallel: int, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        check: Callable[[str, str, dict[str, Any]], None],
+        parallel: int,
+        now: Callable[[], float],
+    ) -> None:
         self._check = check
         self._parallel = parallel
         self._now = now
@@ -157,9 +168,21 @@ class Script:
         if self.outcome is not None:
             return []
         match frame:
-            case {"t": "call", "id": int(number), "server": str(server), "tool": str(tool), "args": dict(args), **more}:
+            case {
+                "t": "call",
+                "id": int(number),
+                "server": str(server),
+                "tool": str(tool),
+                "args": dict(args),
+                **more,
+            }:
                 return self._lone(number, server, tool, args, typed=more.get("typed") is True)
-            case {"t": "batch", "id": int(number), "calls": list(calls), "max_parallel": parallel} if 0 < len(calls) <= MAX_BATCH:
+            case {
+                "t": "batch",
+                "id": int(number),
+                "calls": list(calls),
+                "max_parallel": parallel,
+            } if 0 < len(calls) <= MAX_BATCH:
                 return self._batch(number, calls, parallel)
             case {"t": "ask", "id": int(number), "what": str(what), **about}:
                 return [Question(number, what, about)]
@@ -181,10 +204,19 @@ class Script:
                     f"the result has {size:,} bytes ({size}) as JSON, more than code_execution_max_result_bytes allows; "
                     "return a part of it, a count or a summary"
                 )
-                return Outcome(ok=False, code="RESULT_TOO_LARGE", message=message, extra={"size": size, "preview": preview})
-            case "failed", {"kind": "refused", "code": str(code), "message": str(message)} if code == "INVALID_ARGS" or code in self._refused:
+                return Outcome(
+                    ok=False,
+                    code="RESULT_TOO_LARGE",
+                    message=message,
+                    extra={"size": size, "preview": preview},
+                )
+            case "failed", {"kind": "refused", "code": str(code), "message": str(message)} if (
+                code == "INVALID_ARGS" or code in self._refused
+            ):
                 return Outcome(ok=False, code=code, message=message)
-            case "failed", {"kind": str(why), "message": str(message), "stack": str(stack)} if why in KINDS:
+            case "failed", {"kind": str(why), "message": str(message), "stack": str(stack)} if (
+                why in KINDS
+            ):
                 # A syntax error comes before the first call, whatever the VM says.
                 code = "RUNTIME_ERROR" if why == "syntax" and self._made else KINDS[why]
                 if code == "SERIALIZATION_ERROR":
@@ -213,7 +245,9 @@ class Script:
         self._open[call.n] = call
         return None
 
-    def _lone(self, number: int, server: str, tool: str, args: dict[str, Any], *, typed: bool) -> list[Command]:
+    def _lone(
+        self, number: int, server: str, tool: str, args: dict[str, Any], *, typed: bool
+    ) -> list[Command]:
         call = self._request(server, tool, args, number)
         if (refusal := self._gate(call)) is not None:
             return [Answer(number, refusal)]

@@ -179,7 +179,9 @@ class Pool:
         order = {"do": "fork", "id": vm.number, "probe": act}
         with theirs:
             try:
-                socket.send_fds(self._control, [frames.pack(json.dumps(order).encode())], [theirs.fileno()])
+                socket.send_fds(
+                    self._control, [frames.pack(json.dumps(order).encode())], [theirs.fileno()]
+                )
             except OSError as error:
                 ours.close()
                 raise WorkerError(f"no VM could be made: {error}") from error
@@ -233,7 +235,14 @@ class Pool:
             stack.callback(ours.close)
             with theirs:
                 process = await anyio.open_process(
-                    [sys.executable, "-I", "-c", ZYGOTE, str(theirs.fileno()), str(self._memory_bytes)],
+                    [
+                        sys.executable,
+                        "-I",
+                        "-c",
+                        ZYGOTE,
+                        str(theirs.fileno()),
+                        str(self._memory_bytes),
+                    ],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=None,

@@ -31,7 +31,9 @@ SECONDS = 10.0
 """For one source; OXC takes 50 ms for the largest that is accepted."""
 
 HEAD, TAIL = "async function __script() {", "}"
-IMPORT_TYPE = re.compile(r"^[ \t]*import\s+type\b[^;'\"]*(?:from\s*)?['\"][^'\"\n]*['\"];?", re.MULTILINE)
+IMPORT_TYPE = re.compile(
+    r"^[ \t]*import\s+type\b[^;'\"]*(?:from\s*)?['\"][^'\"\n]*['\"];?", re.MULTILINE
+)
 EMPTY_EXPORT = re.compile(r"\n?export \{\};\n*\Z")
 
 
@@ -86,7 +88,13 @@ class Transformer:
         self._line = ours
         with theirs:
             self._process = await anyio.open_process(
-                [sys.executable, "-I", "-c", "from mcpproxy.sandbox.typescript import main; main()", str(theirs.fileno())],
+                [
+                    sys.executable,
+                    "-I",
+                    "-c",
+                    "from mcpproxy.sandbox.typescript import main; main()",
+                    str(theirs.fileno()),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -176,7 +184,11 @@ class Oxc:
         from quickjs_rs._transform import FLAG_SOURCE_TS, FLAG_STRIP_TYPESCRIPT, SourceTransformer
 
         try:
-            return str(self._transformer.transform("script.ts", source, flags=FLAG_SOURCE_TS | FLAG_STRIP_TYPESCRIPT))
+            return str(
+                self._transformer.transform(
+                    "script.ts", source, flags=FLAG_SOURCE_TS | FLAG_STRIP_TYPESCRIPT
+                )
+            )
         finally:
             # Its cache has no bound; a fresh one shares the compiled module.
             self._transformer._cache.clear()

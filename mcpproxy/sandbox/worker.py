@@ -196,7 +196,9 @@ class Positions:
     def __init__(self, source: str) -> None:
         self.source = source
         self.text = source
-        self._inserted: list[tuple[int, int]] = []  # offset in the program, characters put in so far
+        self._inserted: list[
+            tuple[int, int]
+        ] = []  # offset in the program, characters put in so far
         self._pairs: list[tuple[int, int]] = []
         self.program = source
 
@@ -366,7 +368,9 @@ class Run:
             frame["kind"] = "error"  # it compiled: the script threw this one
         if POSITION.search(stack):
             self._align()
-        self._fail(frame["kind"], frame["message"], self._told(stack), frame["dropped"], frame.get("code"))
+        self._fail(
+            frame["kind"], frame["message"], self._told(stack), frame["dropped"], frame.get("code")
+        )
 
     def _done(self, text: str) -> None:
         data = text.encode()
@@ -396,7 +400,10 @@ class Run:
         blocks = difflib.SequenceMatcher(None, before, after).get_matching_blocks()
         positions.align(
             [
-                (code_points(positions.text, result[b + n][1]), code_points(positions.source, origin[a + n][1]))
+                (
+                    code_points(positions.text, result[b + n][1]),
+                    code_points(positions.source, origin[a + n][1]),
+                )
                 for a, b, size in blocks
                 for n in range(size)
             ]
@@ -415,7 +422,13 @@ class Run:
     def _fail(
         self, kind: str, message: str, stack: str, dropped: int = 0, code: str | None = None
     ) -> None:
-        frame = {"t": "failed", "kind": kind, "message": message, "stack": stack, "dropped": dropped}
+        frame = {
+            "t": "failed",
+            "kind": kind,
+            "message": message,
+            "stack": stack,
+            "dropped": dropped,
+        }
         if code is not None:
             frame["code"] = code
         self._line.send(json.dumps(frame).encode())

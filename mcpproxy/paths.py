@@ -1,0 +1,77 @@
+"""Where things lie on disk. Import-light: the command line's fast path uses it.
+
+The configuration stays where the reference has it (`~/.mcpproxy/`); state and logs go where the
+platform keeps such things. Each configuration file has a state directory of its own, so that two
+daemons with two configurations never meet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+APP = "mcpproxy"
+LONGEST_SOCKET = 100
+"""Bytes of a Unix socket's path; the kernel's limit is 108 on Linux and 104 on macOS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """All paths that belong to one configuration file."""
+
+    config: Path
+    scripts: Path
+    """Stored scripts, next to the configuration."""
+    state: Path
+    logs: Path
+    socket: Path
+    """HTTP on a Unix socket."""
+    pipe: Path
+    """MCP with the framing of stdio, for `mcpproxy stdio`."""
+
+
+def config_file(given: str | Path | None) -> Path:
+    """The configuration file meant: absolute, `~` expanded, the default one when none is given."""
+    chosen = Path(given) if given else default_config()
+    return Path(os.path.abspath(chosen.expanduser()))
+
+
+def default_config() -> Path:
+    return Path("~/.mcpproxy/mcp_config.json").expanduser()
+
+
+def places(config: Path, data_dir: Path | None = None) -> Places:
+    """The places of a configuration; `data_dir` (a setting) takes the state elsewhere."""
+    digest = hashlib.sha256(str(config).encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    if data_dir is not None:
+        state = Path(os.path.abspath(data_dir.expanduser()))
+    else:
+        slug = "default" if config == default_config() else f"{config.stem}-{digest}"
+        state = platformdirs.user_state_path(APP) / slug
+    sockets = state
+    if len(os.fsencode(state / "mcpproxy.sock")) > LONGEST_SOCKET:
+        runtime = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+        sockets = Path(runtime) / f"{APP}-{os.getuid()}-{digest}"
+    return Places(
+        config=config,
+        scripts=config.parent / "scripts",
+        state=state,
+        logs=state / "logs",
+        socket=sockets / "mcpproxy.sock",
+        pipe=sockets / "mcp.sock",
+    )
+
+
+def private_directory(path: Path) -> None:
+    """Make a directory that is this user's alone. Raises `PermissionError` for one that isn't ours."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = path.stat()
+    if found.st_uid != os.getuid():
+        raise PermissionError(f"{path} belongs to another user")
+    if found.st_mode & 0o077:
+        path.chmod(0o700)
