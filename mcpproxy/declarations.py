@@ -1,0 +1,208 @@
+"""One tool as TypeScript: what to write to call it, and what comes back.
+
+Takes a tool as it was listed on the wire; whatever is wrong with it, there is an answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mcpproxy.names import spelled
+from mcpproxy.typings import ANYTHING, RESERVED, Types, key, one_line, quoted, required_names
+
+LONGEST_SIGNATURE = 280
+LONGEST_RETURN = 90
+LONGEST_NOTE = 160
+"""Characters of a parameter's description."""
+
+
+class Described(Protocol):
+    """What is read of a tool in the catalog."""
+
+    @property
+    def server(self) -> str: ...
+    @property
+    def definition(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    type: str
+    required: bool
+    schema: Any
+
+    @property
+    def written(self) -> str:
+        return f"{key(self.name)}{'' if self.required else '?'}: {self.type}"
+
+    def described(self) -> dict[str, Any]:
+        """As JSON data; what is not known is left out."""
+        found: dict[str, Any] = {"name": self.name, "type": self.type, "required": self.required}
+        if isinstance(self.schema, Mapping):
+            if "default" in self.schema:
+                found["default"] = self.schema["default"]
+            note = one_line(self.schema.get("description"), LONGEST_NOTE)
+            if form := one_line(self.schema.get("format"), 30):
+                note = f"{note} ({form})" if note else form
+            if note:
+                found["description"] = note
+        return found
+
+
+def name_of(tool: Described) -> str:
+    return str(tool.definition.get("name"))
+
+
+def title_of(tool: Described) -> str:
+    annotations = tool.definition.get("annotations")
+    hinted = annotations.get("title") if isinstance(annotations, Mapping) else None
+    title = tool.definition.get("title") or hinted
+    return title if isinstance(title, str) else ""
+
+
+def summary(tool: Described, longest: int = 120) -> str:
+    """One line on what the tool does: the first sentence of its description, or its title."""
+    text = one_line(tool.definition.get("description"), 1000) or one_line(title_of(tool), longest)
+    sentence, stop, _ = text.partition(". ")
+    if stop and len(sentence) >= 15:
+        text = sentence
+    return one_line(text, longest).removesuffix(".")
+
+
+def access(tool: Described) -> str:
+    """The expression for the tool in a script."""
+    return "tools" + member(tool.server) + member(name_of(tool))
+
+
+def member(name: str) -> str:
+    return f".{name}" if name and spelled(name) == name else f"[{quoted(name)}]"
+
+
+def arguments(tool: Described) -> Mapping[str, Any]:
+    """The schema of the tool's arguments itself, where it is only referred to."""
+    root = tool.definition.get("inputSchema")
+    schema = Types(root).target() if isinstance(root, Mapping) else None
+    return schema if isinstance(schema, Mapping) else {}
+
+
+def parameters(tool: Described) -> list[Parameter]:
+    schema = arguments(tool)
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return []
+    required = required_names(schema)
+    types = Types(tool.definition.get("inputSchema"), brief=True)
+    return [
+        Parameter(str(name), types.of(one), str(name) in required, one)
+        for name, one in properties.items()
+    ]
+
+
+def returned(tool: Described) -> str | None:
+    """The type of what the tool gives, on one line, or None where it doesn't say."""
+    schema = tool.definition.get("outputSchema")
+    return Types(schema, "Result", brief=True).expression() if schema is not None else None
+
+
+def signature(tool: Described) -> str:
+    """The call on one line, shortened where it is long: optional parameters go first."""
+    found = parameters(tool)
+    kept = sorted(found, key=lambda parameter: not parameter.required)
+    written, left = [], LONGEST_SIGNATURE
+    for parameter in kept:
+        left -= len(parameter.written) + 2
+        if left < 0 and not parameter.required:
+            break
+        written.append(parameter.written)
+    if omitted := len(found) - len(written):
+        written.append(f"/* {omitted} more, optional */")
+    if found:
+        inside = "; ".join(written)
+        mark = "" if any(parameter.required for parameter in found) else "?"
+        args = f"args{mark}: {{ {inside} }}"
+    else:
+        args = arguments_without_properties(tool)
+    result = returned(tool) or "unknown"
+    result = result if len(result) <= LONGEST_RETURN else "object"
+    return f"{access(tool)}({args}): Promise<{result}>"
+
+
+def arguments_without_properties(tool: Described) -> str:
+    schema = tool.definition.get("inputSchema")
+    if not isinstance(schema, Mapping) or set(schema) <= PLAIN_WORDS:
+        return ""
+    return f"args: {Types(schema, brief=True).expression()}"
+
+
+PLAIN_WORDS = {"type", "properties", "required", "additionalProperties", "$schema", "title"}
+"""A schema of these alone, without properties, is of a tool that takes nothing."""
+
+
+def declaration(tool: Described) -> str:
+    """Complete TypeScript: the named types, then the function."""
+    schema = tool.definition.get("inputSchema")
+    taken: set[str] = set()
+    takes = Types(
+        schema if isinstance(schema, Mapping) else {"type": "object"}, "Args", taken=taken
+    )
+    args = takes.expression()
+    args = ANYTHING if args == "unknown" else args
+    gives = Types(tool.definition.get("outputSchema"), "Result", taken=taken)
+    result = gives.expression()
+    named = {**takes.definitions, **gives.definitions}
+    types = [f"type {name} = {body};" for name, body in named.items()]
+    mark = "" if required_names(arguments(tool)) else "?"
+    function = function_name(name_of(tool), taken)
+    return "\n".join(
+        [*types, f"declare function {function}(args{mark}: {args}): Promise<{result}>;"]
+    )
+
+
+def function_name(name: str, taken: set[str]) -> str:
+    function = spelled(name)
+    while function in RESERVED or function in taken:
+        function += "_"
+    return function
+
+
+def call_line(tool: Described) -> str:
+    """A line of code that calls the tool, with something in place of each argument."""
+    given = [
+        f"{key(parameter.name)}: {example(parameter)}"
+        for parameter in parameters(tool)
+        if parameter.required
+    ]
+    return f"const result = await {access(tool)}({{{', '.join(given)}}});"
+
+
+def example(parameter: Parameter) -> str:
+    schema = parameter.schema if isinstance(parameter.schema, Mapping) else {}
+    for given in (schema.get("const"), schema.get("default"), *first(schema.get("enum"))):
+        if given is not None:
+            return one_line(json.dumps(given), 60)
+    if isinstance(parameter.type, str):
+        for start, written in PLACEHOLDERS.items():
+            if parameter.type.startswith(start):
+                return written
+        if parameter.type.endswith("[]"):
+            return "[]"
+    return "{}"
+
+
+def first(values: object) -> list[Any]:
+    return values[:1] if isinstance(values, list) else []
+
+
+PLACEHOLDERS = {'"': '"…"', "string[]": "[]", "number[]": "[]", "boolean[]": "[]"}
+PLACEHOLDERS |= {
+    "string": '"…"',
+    "number": "1",
+    "boolean": "true",
+    "null": "null",
+    "unknown": "null",
+    "[": "[]",
+}

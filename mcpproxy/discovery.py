@@ -1,0 +1,263 @@
+"""What an agent can find out: which servers there are, which tools fit, and how to call them.
+
+The same answers over MCP, inside scripts, over REST and on the command line: plain JSON data,
+short, the same to the byte for the same catalog, and saying what was left out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mcpproxy.declarations import (
+    call_line,
+    declaration,
+    name_of,
+    parameters,
+    returned,
+    signature,
+    summary,
+    title_of,
+)
+from mcpproxy.names import LONGEST, ToolId, close, find_tool
+from mcpproxy.policy import LOCAL, Caller
+from mcpproxy.search import Entry, Index
+from mcpproxy.typings import one_line
+
+if TYPE_CHECKING:
+    from mcpproxy.catalog import Catalog, Server, Tool
+
+LIMIT = 8
+MOST = 50
+"""Results of one search."""
+
+MOST_FUNCTIONS = 20
+LONGEST_DESCRIPTION = 700
+NAMES_BUDGET = 8000
+"""Characters of tool names in `list_servers`."""
+
+Json = dict[str, Any]
+
+
+class Discovery:
+    """Answers from the catalog of the moment. Safe to ask from any thread."""
+
+    def __init__(self, catalog: Callable[[], Catalog]) -> None:
+        self._catalog = catalog
+        self._lock = threading.Lock()
+        self._indexed: tuple[Catalog, Index] | None = None
+
+    def search_tools(
+        self, query: object, limit: object = None, server: object = None, caller: Caller = LOCAL
+    ) -> Json:
+        if not isinstance(query, str):
+            raise ValueError("query must be a string")
+        most = whole(limit, "limit", MOST) if limit is not None else LIMIT
+        if server is not None and not isinstance(server, str):
+            raise ValueError("server must be a string")
+        catalog = self._catalog()
+        if server is not None and server not in catalog.servers:
+            raise ValueError(no_server(server, catalog))
+        found = [known(name, catalog) for name in self._index(catalog).search(query, server)]
+        answer: Json = {
+            "tools": [hit(tool) for tool in found[:most]],
+            "more": max(len(found) - most, 0),
+        }
+        if not found:
+            answer["hint"] = nothing_found(query, catalog)
+        if away := unavailable(catalog, server):
+            answer["not_searched"] = away
+        return answer
+
+    def describe_tool(self, name: object, caller: Caller = LOCAL) -> Json:
+        if not isinstance(name, str):
+            raise ValueError('name must be a string, "server:tool"')
+        catalog = self._catalog()
+        found = find_tool(name, catalog)
+        if found is None:
+            raise LookupError(no_tool(name, catalog))
+        return described(known(str(found), catalog))
+
+    def get_functions(self, functions: object, caller: Caller = LOCAL) -> Json:
+        if not isinstance(functions, list) or not 1 <= len(functions) <= MOST_FUNCTIONS:
+            raise ValueError(f"functions must be an array of 1 to {MOST_FUNCTIONS} elements")
+        # Everything is checked before anything is answered.
+        names = [function_name(one, at) for at, one in enumerate(functions)]
+        found, missing = [], []
+        for name in dict.fromkeys(names):
+            try:
+                found.append(self.describe_tool(name, caller))
+            except LookupError as error:
+                missing.append({"name": name[:LONGEST], "error": str(error.args[0])})
+        return {"functions": found, **({"not_found": missing} if missing else {})}
+
+    def list_servers(self, caller: Caller = LOCAL) -> Json:
+        budget = NAMES_BUDGET
+        servers = []
+        for server in self._catalog().servers.values():
+            names = list(server.tools)
+            shown = fitting(names, budget)
+            budget -= sum(len(name) + 3 for name in names[:shown])
+            servers.append(overview(server, names, shown))
+        return {"servers": servers}
+
+    def _index(self, catalog: Catalog) -> Index:
+        with self._lock:
+            if self._indexed is None or self._indexed[0] is not catalog:
+                self._indexed = catalog, Index(entry(tool) for tool in catalog.tools())
+            return self._indexed[1]
+
+
+# ── searching ───────────────────────────────────────────────────────────────────────────────────
+
+
+def entry(tool: Tool) -> Entry:
+    schema = tool.definition.get("inputSchema")
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    properties = properties if isinstance(properties, Mapping) else {}
+    notes = [
+        str(one.get("description") or "")[:300]
+        for one in properties.values()
+        if isinstance(one, Mapping)
+    ]
+    text = tool.definition.get("description")
+    return Entry(
+        id=str(ToolId(tool.server, name_of(tool))),
+        name=name_of(tool),
+        group=tool.server,
+        title=title_of(tool),
+        text=text[:1500] if isinstance(text, str) else "",
+        parameters=" ".join(map(str, properties)),
+        details=" ".join(notes)[:4000],
+    )
+
+
+def hit(tool: Tool) -> Json:
+    return {
+        "name": str(ToolId(tool.server, name_of(tool))),
+        "description": summary(tool),
+        "signature": signature(tool),
+    }
+
+
+def nothing_found(query: str, catalog: Catalog) -> str:
+    near = near_names(query, catalog)
+    if near:
+        return f"nothing has these words; near in spelling: {', '.join(near)}"
+    return "nothing has these words; try others, or list_servers to see what there is"
+
+
+def unavailable(catalog: Catalog, server: str | None) -> list[str]:
+    """The servers that were not asked because their tools are not known, and why."""
+    return [
+        f"{one.name} ({one.state})"
+        for one in catalog.servers.values()
+        if not one.tools and one.state not in ("ready", "disabled") and server in (None, one.name)
+    ]
+
+
+# ── one tool ────────────────────────────────────────────────────────────────────────────────────
+
+
+def described(tool: Tool) -> Json:
+    result = returned(tool)
+    answer: Json = {
+        "name": str(ToolId(tool.server, name_of(tool))),
+        "description": one_line(tool.definition.get("description"), LONGEST_DESCRIPTION),
+        "declaration": declaration(tool),
+        "call": call_line(tool),
+        "parameters": [parameter.described() for parameter in parameters(tool)],
+        "returns": result if result is not None else "not declared: look at one result first",
+    }
+    hints = tool.definition.get("annotations")
+    if isinstance(hints, Mapping) and hints:
+        answer["annotations"] = {name: value for name, value in hints.items() if name != "title"}
+    return answer
+
+
+def function_name(function: object, at: int) -> str:
+    match function:
+        case str(name):
+            return name
+        case {"server_name": str(server), "function_name": str(tool)}:
+            return str(ToolId(server, tool))
+    raise ValueError(
+        f'functions: element {at} must be "server:tool" or {{server_name, function_name}}'
+    )
+
+
+def known(name: str, catalog: Catalog) -> Tool:
+    server, _, tool = name.partition(":")
+    found = catalog.tool(server, tool)
+    if found is None:
+        # Server names with a colon: the slow way.
+        at = find_tool(name, catalog)
+        found = catalog.tool(at.server, at.tool) if at else None
+    assert found is not None, name
+    return found
+
+
+def near_names(name: str, catalog: Catalog) -> list[str]:
+    every = [ToolId(tool.server, name_of(tool)) for tool in catalog.tools()]
+    same = [str(one) for one in every if one.tool == name.partition(":")[2] or one.tool == name]
+    bare: dict[str, list[str]] = {}
+    for one in every:
+        bare.setdefault(one.tool, []).append(str(one))
+    near = [full for tool in close(name, bare) for full in bare[tool]]
+    return list(dict.fromkeys([*same, *close(name, map(str, every)), *near]))[:3]
+
+
+def no_tool(name: str, catalog: Catalog) -> str:
+    near = near_names(name, catalog)
+    hint = f"; did you mean {' or '.join(near)}?" if near else "; find tools with search_tools"
+    return f'there is no tool "{name[:LONGEST]}"{hint}'
+
+
+def no_server(name: str, catalog: Catalog) -> str:
+    near = close(name, catalog.servers) or list(catalog.servers)[:10]
+    return f'there is no server "{name[:LONGEST]}"; there is {", ".join(near) or "none at all"}'
+
+
+# ── servers ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def overview(server: Server, names: list[str], shown: int) -> Json:
+    answer: Json = {
+        "name": server.name,
+        "summary": about(server),
+        "state": server.state,
+        "tools": len(names),
+    }
+    if server.error:
+        answer["error"] = one_line(server.error, 200)
+    if names:
+        answer["names"] = names[:shown]
+        complete = shown == len(names)
+        answer["listed"] = "COMPLETE" if complete else f"PARTIAL: {shown} of {len(names)}"
+    return answer
+
+
+def about(server: Server) -> str:
+    """What the server says of itself, or else what its tools do."""
+    if said := one_line(server.instructions, 160):
+        return said
+    some = [summary(tool, 60) for tool in list(server.tools.values())[:3]]
+    return one_line("; ".join(text for text in some if text), 160)
+
+
+def fitting(names: list[str], budget: int) -> int:
+    """How many of the names fit."""
+    for count, name in enumerate(names):
+        budget -= len(name) + 3
+        if budget < 0:
+            return count
+    return len(names)
+
+
+def whole(value: object, name: str, most: int) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON has one kind of number
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise ValueError(f"{name} must be an integer from 1 to {most}")
+    return value

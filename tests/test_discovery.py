@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from fakes import Catalog, Server, catalog, server
+
+from mcpproxy.discovery import Discovery
+
+TREE = {
+    "name": "tree",
+    "description": "Draws a whole tree. It has branches.",
+    "inputSchema": {"type": "object", "properties": {}},
+    "outputSchema": {
+        "$ref": "#/$defs/node",
+        "$defs": {
+            "node": {
+                "type": "object",
+                "properties": {
+                    "label": {"type": "string"},
+                    "children": {"type": "array", "items": {"$ref": "#/$defs/node"}},
+                },
+                "required": ["label"],
+            }
+        },
+    },
+    "annotations": {"readOnlyHint": True, "title": "Tree"},
+}
+ADD = {
+    "name": "add",
+    "description": "Add two numbers",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "a": {"type": "number", "description": "The first"},
+            "b": {"type": "number"},
+            "unit": {"type": "string", "enum": ["m", "km"], "default": "m"},
+            "at": {"type": "string", "format": "date-time"},
+        },
+        "required": ["a", "b"],
+    },
+}
+
+
+def discovery(one: Catalog) -> Discovery:
+    return Discovery(lambda: one)
+
+
+@pytest.fixture
+def demo():
+    return discovery(catalog(demo=[ADD, TREE, "echo"], github=["list_issues", "list.items"]))
+
+
+def test_a_search_gives_names_lines_and_signatures(demo):
+    answer = demo.search_tools("add two numbers")
+    assert answer["tools"][0] == {
+        "name": "demo:add",
+        "description": "Add two numbers",
+        "signature": 'tools.demo.add(args: { a: number; b: number; unit?: "m" | "km"; at?: string })'
+        ": Promise<unknown>",
+    }
+
+
+def test_a_search_says_how_many_more_there_are(demo):
+    answer = demo.search_tools("list", 1)
+    assert len(answer["tools"]) == 1 and answer["more"] == 1
+    assert demo.search_tools("list", 2.0)["more"] == 0
+
+
+def test_an_empty_answer_names_what_is_near_and_who_was_not_asked():
+    down = Server("slack", {}, state="down", error="refused")
+    off = Server("old", {}, state="disabled")
+    found = discovery(
+        Catalog({"demo": server("demo", ["echo"]), "slack": down, "old": off})
+    ).search_tools("qqq")
+    assert found["tools"] == [] and found["not_searched"] == ["slack (down)"]
+    near = discovery(catalog(demo=["ab_cd"])).search_tools("xab-cdx")
+    assert near["tools"] == [] and "demo:ab_cd" in near["hint"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ((None,), "query"),
+        ((["x"],), "query"),
+        (("x", "8"), "limit must be an integer from 1 to 50"),
+        (("x", True), "limit"),
+        (("x", 0), "limit"),
+        (("x", 51), "limit"),
+        (("x", 1.5), "limit"),
+        (("x", float("inf")), "limit"),
+        (("x", float("nan")), "limit"),
+        (("x", None, 7), "server must be a string"),
+        (("x", None, "githup"), "github"),
+    ],
+)
+def test_a_wrong_question_is_refused_by_name(demo, arguments, part):
+    with pytest.raises(ValueError, match=part):
+        demo.search_tools(*arguments)
+
+
+def test_one_server_only(demo):
+    assert {tool["name"] for tool in demo.search_tools("list", server="github")["tools"]} == {
+        "github:list_issues",
+        "github:list.items",
+    }
+    assert demo.search_tools("list", server="demo")["tools"] == []
+
+
+def test_a_tool_is_described_whole(demo):
+    assert demo.describe_tool("demo:add") == {
+        "name": "demo:add",
+        "description": "Add two numbers",
+        "declaration": "declare function add(args: { a: number; b: number; "
+        'unit?: "m" | "km"; at?: string }): Promise<unknown>;',
+        "call": "const result = await tools.demo.add({a: 1, b: 1});",
+        "parameters": [
+            {"name": "a", "type": "number", "required": True, "description": "The first"},
+            {"name": "b", "type": "number", "required": True},
+            {"name": "unit", "type": '"m" | "km"', "required": False, "default": "m"},
+            {"name": "at", "type": "string", "required": False, "description": "date-time"},
+        ],
+        "returns": "not declared: look at one result first",
+    }
+
+
+def test_a_recursive_result_has_a_name(demo):
+    answer = demo.describe_tool("demo.tree")
+    assert answer["declaration"].splitlines() == [
+        "type Node = { label: string; children?: Node[] };",
+        "declare function tree(args?: { [key: string]: unknown }): Promise<Node>;",
+    ]
+    assert answer["annotations"] == {"readOnlyHint": True}
+
+
+def test_names_that_javascript_cannot_spell_are_in_brackets(demo):
+    answer = demo.describe_tool("github:list.items")
+    assert 'tools.github["list.items"]({})' in answer["call"]
+    assert "declare function list_items(" in answer["declaration"]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("demo:ecko", "demo:echo"), ("echo", "demo:echo"), ("zzz", "search_tools")]
+)
+def test_an_unknown_tool_has_close_names(demo, name, near):
+    with pytest.raises(LookupError, match=near):
+        demo.describe_tool(name)
+    with pytest.raises(ValueError):
+        demo.describe_tool(7)
+
+
+def test_functions_are_read_together_in_either_form(demo):
+    answer = demo.get_functions(
+        ["demo:add", {"server_name": "demo", "function_name": "echo"}, "demo:add", "demo:nope"]
+    )
+    assert [one["name"] for one in answer["functions"]] == ["demo:add", "demo:echo"]
+    assert answer["not_found"][0]["name"] == "demo:nope"
+
+
+@pytest.mark.parametrize(
+    ("functions", "part"),
+    [
+        (None, "1 to 20"),
+        ([], "1 to 20"),
+        ("demo:add", "1 to 20"),
+        (["a"] * 21, "1 to 20"),
+        (["demo:add", 7], "element 1"),
+        ([{"server_name": "demo"}], "element 0"),
+        ([{"server_name": "demo", "function_name": 7}], "element 0"),
+    ],
+)
+def test_a_wrong_list_of_functions_is_refused(demo, functions, part):
+    with pytest.raises(ValueError, match=part):
+        demo.get_functions(functions)
+
+
+def test_servers_are_listed_with_what_they_are_for():
+    answer = discovery(
+        Catalog(
+            {
+                "demo": server("demo", [ADD, TREE]),
+                "said": server("said", ["x"], instructions="For\nsaying."),
+                "slack": Server("slack", {}, state="down", error="refused"),
+            }
+        )
+    ).list_servers()
+    assert answer["servers"] == [
+        {
+            "name": "demo",
+            "summary": "Add two numbers; Draws a whole tree",
+            "state": "ready",
+            "tools": 2,
+            "names": ["add", "tree"],
+            "listed": "COMPLETE",
+        },
+        {
+            "name": "said",
+            "summary": "For saying.",
+            "state": "ready",
+            "tools": 1,
+            "names": ["x"],
+            "listed": "COMPLETE",
+        },
+        {"name": "slack", "summary": "", "state": "down", "tools": 0, "error": "refused"},
+    ]
+
+
+def test_names_are_listed_within_a_budget():
+    many = [f"a_tool_with_a_name_{n}" for n in range(1000)]
+    first, second = discovery(catalog(big=many, small=["x"])).list_servers()["servers"]
+    assert first["tools"] == 1000
+    assert first["listed"] == f"PARTIAL: {len(first['names'])} of 1000"
+    assert sum(map(len, first["names"])) < 8000
+    assert second["name"] == "small"
+
+
+def test_a_new_catalog_is_seen_at_once():
+    shown = [catalog(demo=["echo"])]
+    found = Discovery(lambda: shown[-1])
+    assert found.search_tools("fresh")["tools"] == []
+    shown.append(catalog(2, demo=["echo", "fresh"]))
+    assert found.search_tools("fresh")["tools"][0]["name"] == "demo:fresh"
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        {"name": "odd"},
+        {"name": "odd", "inputSchema": None, "description": 7, "annotations": []},
+        {"name": "odd", "inputSchema": {}, "outputSchema": {}},
+        {"name": "odd", "inputSchema": True, "outputSchema": False},
+        {"name": "odd", "inputSchema": {"$ref": "#/x"}, "title": ["x"]},
+        {"name": "odd", "inputSchema": {"properties": {"a": False, "b": 7}, "required": "a"}},
+        {"name": "odd", "inputSchema": {"type": "string"}, "description": "\ud800\0"},
+    ],
+)
+def test_an_odd_tool_is_found_and_described(definition):
+    demo = discovery(catalog(demo=[definition]))
+    assert demo.search_tools("odd")["tools"][0]["name"] == "demo:odd"
+    text = json.dumps(demo.describe_tool("demo:odd"), ensure_ascii=False)
+    assert "declare function odd(" in text and text.encode()
+    assert demo.list_servers()["servers"][0]["tools"] == 1

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from mcpproxy.search import Entry, Index, distance, stem, words
+from mcpproxy.synonyms import SYNONYMS
+
+ENTRIES = [
+    Entry("hub:list_issues", "list_issues", "hub", text="List issues of a repository", parameters="owner repo state"),
+    Entry("hub:create_issue", "create_issue", "hub", text="Open an issue", parameters="owner repo title"),
+    Entry("hub:get_pull_request", "get_pull_request", "hub", text="Details of a pull request"),
+    Entry("hub:fork_repository", "fork_repository", "hub", text="Copy a repository to your account"),
+    Entry("fs:read_file", "read_file", "fs", text="Read the contents of a file", parameters="path"),
+    Entry("fs:list_directory", "list_directory", "fs", text="Files and directories under a path"),
+    Entry("web:take_screenshot", "take_screenshot", "web", text="Capture the page as an image"),
+    Entry("web:runJavaScript", "runJavaScript", "web", text="Evaluate a script", parameters="frameId"),
+    Entry("kube:logs", "logs", "kube", text="Logs of a pod", parameters="podName namespace"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def index():
+    return Index(ENTRIES)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("list issues", "hub:list_issues"),
+        ("listIssues", "hub:list_issues"),
+        ("listissues", "hub:list_issues"),
+        ("LIST_ISSUES", "hub:list_issues"),
+        ("listing an issue", "hub:list_issues"),
+        ("hub:list_issues", "hub:list_issues"),
+        ("PR", "hub:get_pull_request"),
+        ("pull_req", "hub:get_pull_request"),
+        ("fork repo", "hub:fork_repository"),
+        ("files in a dir", "fs:list_directory"),
+        ("screenshto", "web:take_screenshot"),
+        ("captura de pantalla", "web:take_screenshot"),
+        ("captures d'écran", "web:take_screenshot"),
+        ("javascript", "web:runJavaScript"),
+        ("tool with frame_id", "web:runJavaScript"),
+        ("podname", "kube:logs"),
+        ("k8s pod logs", "kube:logs"),
+        ("what is in the file", "fs:read_file"),
+        ("fs: list", "fs:list_directory"),
+    ],
+)
+def test_the_first_answer(index, query, expected):
+    assert index.search(query)[0] == expected
+
+
+@pytest.mark.parametrize(
+    "query", ["", "   ", "zxqv", "\0", "*", '""', "(((", "ß" * 50, "日本語", "x" * 500_000]
+)
+def test_what_has_no_word_in_common_finds_nothing(index, query):
+    assert index.search(query) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        '"; DROP TABLE file --',
+        "issue AND NOT file",
+        "name:issue",
+        "issue NEAR/3 file",
+        "iss\0ue file",
+        "\ud800 file",
+        "{issue} ^file +list -x",
+        "file " * 100_000,
+    ],
+)
+def test_the_syntax_of_the_index_is_only_words(index, query):
+    started = time.perf_counter()
+    assert index.search(query)
+    assert time.perf_counter() - started < 0.5
+
+
+def test_one_group_only(index):
+    assert index.search("list", group="fs") == ["fs:list_directory"]
+    assert index.search("list", group="nowhere") == []
+
+
+def test_the_same_question_has_the_same_answer():
+    assert [Index(ENTRIES).search("list file issue") for _ in range(3)].count(
+        Index(ENTRIES).search("list file issue")
+    ) == 3
+
+
+def test_nothing_to_search():
+    assert Index([]).search("anything") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("listIssues", ["list", "issues", "listissues"]),
+        ("HTTPServer2go", ["http", "server", "2", "go"]),
+        ("k8s", ["k8s"]),
+        ("API-patch-page", ["api", "patch", "page"]),
+        ("Größe", ["große"]),
+        ("café", ["cafe"]),
+    ],
+)
+def test_words(text, expected):
+    assert words(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ("serach", "search", 1),
+        ("kubernets", "kubernetes", 1),
+        ("a", "abcd", 3),
+        ("same", "same", 0),
+    ],
+)
+def test_distance(a, b, expected):
+    assert distance(a, b, 2) == expected
+
+
+def test_a_stem_keeps_enough_to_compare():
+    assert stem("annotations") == stem("annotating") == "annot"
+    assert stem("used") == "used"
+
+
+def test_no_synonym_is_its_own():
+    assert not [word for word, others in SYNONYMS.items() if word in others or not others]
