@@ -1,0 +1,91 @@
+"""Every tool we can see, as a snapshot that is replaced and never edited.
+
+A tool is kept as it came over the wire: what its server says of it, we do not reinterpret. The
+order is that of the configuration and of each server's list, with new tools appended, so that what
+is made from it stays the same to the byte while nothing changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One tool of one server; `definition` is its raw entry in `tools/list`."""
+
+    server: str
+    definition: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.definition["name"])
+
+    @property
+    def title(self) -> str | None:
+        title = self.definition.get("title")
+        return title if isinstance(title, str) else None
+
+    @property
+    def description(self) -> str:
+        description = self.definition.get("description")
+        return description if isinstance(description, str) else ""
+
+    @property
+    def input_schema(self) -> Any:
+        """JSON Schema of the arguments, of whatever shape the server sent; None when it sent none."""
+        return self.definition.get("inputSchema")
+
+    @property
+    def output_schema(self) -> Any:
+        return self.definition.get("outputSchema")
+
+    @property
+    def annotations(self) -> Mapping[str, Any]:
+        annotations = self.definition.get("annotations")
+        return annotations if isinstance(annotations, dict) else {}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the definition in canonical JSON: changes with anything the server says of it."""
+        canonical = json.dumps(self.definition, sort_keys=True, separators=(",", ":"), default=str)
+        return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True)
+class Server:
+    """One upstream as far as it is known."""
+
+    name: str
+    state: str
+    """connecting (the first attempt isn't over), ready, down, disabled, or quarantined."""
+    instructions: str | None
+    tools: Mapping[str, Tool]
+    error: str | None
+    """Why it is down, for people."""
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """All servers, by name, in the order of the configuration."""
+
+    servers: Mapping[str, Server]
+    version: int
+    """Goes up with each snapshot."""
+
+    def tool(self, server: str, name: str) -> Tool | None:
+        found = self.servers.get(server)
+        return None if found is None else found.tools.get(name)
+
+    def tools(self) -> Iterator[Tool]:
+        for server in self.servers.values():
+            yield from server.tools.values()
+
+
+EMPTY = Catalog(MappingProxyType({}), 0)
