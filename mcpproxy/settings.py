@@ -376,8 +376,9 @@ def _checked(
         section = model.model_validate(document)
     except ValidationError as error:
         raise SettingsError("; ".join(_faults(error, path))) from error
-    for name in _unknown(section, path):
-        warnings.append(f"unknown setting '{name}' is kept and has no effect here")
+    warnings += [
+        f"unknown setting '{name}' is kept and has no effect here" for name in _unknown(section, path)
+    ]
     return section
 
 

@@ -296,9 +296,11 @@ class Pool:
                         self._refill()
 
     def _forget(self) -> None:
+        for vm in self._spares:
+            vm.close()
         self._spares.clear()
         for vm in self._vms.values():
-            vm.ended.set()
+            vm.ended.set()  # those that ran are closed by who used them
         self._vms.clear()
         self._ready = anyio.Event()
 

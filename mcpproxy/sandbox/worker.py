@@ -12,6 +12,7 @@ Import-light: this module and the engine are all that the fork server loads.
 from __future__ import annotations
 
 import bisect
+import codecs
 import difflib
 import heapq
 import json
@@ -229,8 +230,7 @@ class Positions:
             at = bisect.bisect_right(self._pairs, (offset, len(self.source))) - 1
             if at < 0:
                 return 1, 1
-            mapped, original = self._pairs[at]
-            offset = original
+            offset = self._pairs[at][1]
         return position(self.source, offset)
 
 
@@ -435,6 +435,7 @@ class Run:
 
 
 PREVIEW_BYTES = 2048
+codecs.lookup("utf-16-le")  # its module is read from a file, which a VM can't do later
 
 
 def code_points(text: str, units: int) -> int:

@@ -1,0 +1,45 @@
+"""Frames survive any way of being cut, and no bytes make the parent do more than refuse."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpproxy.execution import read_frame
+from mcpproxy.sandbox.frames import BadFrame, Splitter, pack
+from mcpproxy.script import Misbehaved
+
+
+@given(st.lists(st.binary(max_size=50), max_size=10), st.lists(st.integers(1, 20), max_size=60))
+def test_frames_come_out_as_they_went_in(texts, cuts):
+    data = b"".join(map(pack, texts))
+    splitter, found, at = Splitter(), [], 0
+    for cut in [*cuts, len(data)]:
+        found += splitter.feed(data[at : at + cut])
+        at += cut
+    assert found == texts
+
+
+def test_a_frame_over_the_limit_is_refused_at_its_header():
+    with pytest.raises(BadFrame, match="at most 10"):
+        Splitter(limit=10).feed((11).to_bytes(4, "big"))
+
+
+@given(st.lists(st.binary(max_size=40), max_size=8))
+def test_any_bytes_are_frames_or_a_refusal(pieces):
+    splitter = Splitter(limit=64)
+    try:
+        frames = [frame for piece in pieces for frame in splitter.feed(piece)]
+    except BadFrame:
+        return
+    for frame in frames:
+        try:
+            read_frame(frame)
+        except Misbehaved:
+            pass
+
+
+def test_deeply_nested_json_is_misbehaviour_not_a_crash():
+    with pytest.raises(Misbehaved):
+        read_frame(b"[" * 100_000)
