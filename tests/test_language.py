@@ -27,40 +27,78 @@ VALUES = [
     pytest.param("try { throw 1 } catch { 2 }", 2, id="of a catch"),
     pytest.param("switch (2) { case 1: 'one'; break; case 2: 'two' }", "two", id="of a switch"),
     pytest.param("return 5", 5, id="a return"),
-    pytest.param("if (input.a) { return 'early' }\n'late'", "late", id="a return not reached leaves the completion value"),
-    pytest.param("for (const x of [1, 2, 3]) { if (x === 2) return x }", 2, id="a return out of a loop"),
-    pytest.param("try { return 'tried' } finally { 'finally' }", "tried", id="a return past a finally"),
+    pytest.param(
+        "if (input.a) { return 'early' }\n'late'",
+        "late",
+        id="a return not reached leaves the completion value",
+    ),
+    pytest.param(
+        "for (const x of [1, 2, 3]) { if (x === 2) return x }", 2, id="a return out of a loop"
+    ),
+    pytest.param(
+        "try { return 'tried' } finally { 'finally' }", "tried", id="a return past a finally"
+    ),
     pytest.param("1; if (await 0) { 2 } else { 3 }", 3, id="completion of an if beside await"),
     pytest.param("let s = 0; for (const x of [1, 2]) { s += await x } s", 3, id="await in a loop"),
     pytest.param("await 5", 5, id="await as the completion value"),
-    pytest.param("try { await 1; 'tried' } finally { 'finally' }", "tried", id="a finally has no say"),
+    pytest.param(
+        "try { await 1; 'tried' } finally { 'finally' }", "tried", id="a finally has no say"
+    ),
     pytest.param("for await (const x of [1, 2]) { x }", 2, id="for await"),
     pytest.param("do { await 1; 'once' } while (false)", "once", id="do while"),
     pytest.param("a: for (;;) { await 0; 'in'; break a }", "in", id="a labelled break"),
-    pytest.param("if (input.x) await 1\nelse 'neither'", "neither", id="a statement without braces"),
-    pytest.param("'use strict'; await 0; (function () { return this === undefined })()", True, id="a directive holds under await"),
+    pytest.param(
+        "if (input.x) await 1\nelse 'neither'", "neither", id="a statement without braces"
+    ),
+    pytest.param(
+        "'use strict'; await 0; (function () { return this === undefined })()",
+        True,
+        id="a directive holds under await",
+    ),
     pytest.param("const f = async () => { return 3 }; f()", 3, id="a promise is awaited"),
     pytest.param("Promise.resolve({ a: 1 })", {"a": 1}, id="a resolved promise"),
     pytest.param("(input) => input.v", "in", id="a lone arrow function is called"),
     pytest.param("async (input) => { return input.v };", "in", id="a lone async arrow function"),
     pytest.param("function main(input) { return input.v }", "in", id="a lone declaration"),
     pytest.param("function (input) { return input.v }", "in", id="a lone anonymous function"),
-    pytest.param("// first\n(async () => {\n  return input.v;\n})", "in", id="a parenthesised function"),
+    pytest.param(
+        "// first\n(async () => {\n  return input.v;\n})", "in", id="a parenthesised function"
+    ),
     pytest.param("const f = () => 1; f() + 1", 2, id="a function among others is not called"),
     pytest.param("```js\nreturn 1 + 1\n```", 2, id="a fence"),
-    pytest.param("\n```\nasync () => { return 'fenced' }\n```\n", "fenced", id="a fence without a language"),
+    pytest.param(
+        "\n```\nasync () => { return 'fenced' }\n```\n", "fenced", id="a fence without a language"
+    ),
     pytest.param("const s = '```js'; s.length", 5, id="a fence in a string"),
     pytest.param("\ufeff1 + 1", 2, id="a byte order mark"),
     pytest.param("const s = 'a\0b'; s.length", 3, id="NUL in the source"),
     pytest.param("const x = 1\nconst y = 2\n;[x, y]", [1, 2], id="no semicolons"),
     pytest.param("return `\\\n${'joined'}`", "joined", id="a line continuation in a template"),
-    pytest.param("await 0;\nString.raw`C:\\new\\table $& \\${x}`", "C:\\new\\table $& \\${x}", id="raw strings stay as they are"),
+    pytest.param(
+        "await 0;\nString.raw`C:\\new\\table $& \\${x}`",
+        "C:\\new\\table $& \\${x}",
+        id="raw strings stay as they are",
+    ),
     pytest.param("await 0; 'é😀\u2028'", "é😀\u2028", id="all of Unicode"),
-    pytest.param("[...Array(3).keys()].map(await_ => await_ * 2)", [0, 2, 4], id="await within a longer name"),
-    pytest.param("class A { static { this.x = 1 } async m() { return await 1 } } [A.x]", [1], id="await in a method is no top-level await"),
-    pytest.param("try { throw new Error('a', { cause: 7 }) } catch (e) { e.cause }", 7, id="Error.cause"),
-    pytest.param("Object.groupBy([1, 2, 3], x => x % 2 ? 'odd' : 'even')", {"odd": [1, 3], "even": [2]}, id="Object.groupBy"),
-    pytest.param("new Date(0).toString()", "Thu Jan 01 1970 00:00:00 GMT+0000", id="dates are in UTC"),
+    pytest.param(
+        "[...Array(3).keys()].map(await_ => await_ * 2)", [0, 2, 4], id="await within a longer name"
+    ),
+    pytest.param(
+        "class A { static { this.x = 1 } async m() { return await 1 } } [A.x]",
+        [1],
+        id="await in a method is no top-level await",
+    ),
+    pytest.param(
+        "try { throw new Error('a', { cause: 7 }) } catch (e) { e.cause }", 7, id="Error.cause"
+    ),
+    pytest.param(
+        "Object.groupBy([1, 2, 3], x => x % 2 ? 'odd' : 'even')",
+        {"odd": [1, 3], "even": [2]},
+        id="Object.groupBy",
+    ),
+    pytest.param(
+        "new Date(0).toString()", "Thu Jan 01 1970 00:00:00 GMT+0000", id="dates are in UTC"
+    ),
 ]
 
 
@@ -75,16 +113,34 @@ TYPESCRIPT = [
     ("({ a: 1 } satisfies Record<string, number>)", {"a": 1}),
     ("enum Color { Red, Green = 5, Blue } [Color.Red, Color.Blue, Color[5]]", [0, 6, "Green"]),
     ("const enum Size { Small = 'S' } Size.Small", "S"),
-    ("namespace Geo { export const pi = 3; export function area(r: number) { return pi * r * r } }\nGeo.area(2)", 12),
-    ("class P { constructor(public readonly a: number, private b = 2) {} sum() { return this.a + this.b } }\nnew P(1).sum()", 3),
-    ("abstract class A { abstract f(): number; g() { return this.f() } } class B extends A { f() { return 4 } } new B().g()", 4),
-    ("import type { Thing } from './things';\nconst t: Thing | null = null;\nreturn t === null", True),
-    ("const n: number = input.value;\nif (n > 1) { return { n } as const }\nreturn null", {"n": 21}),
+    (
+        "namespace Geo { export const pi = 3; export function area(r: number) { return pi * r * r } }\nGeo.area(2)",
+        12,
+    ),
+    (
+        "class P { constructor(public readonly a: number, private b = 2) {} sum() { return this.a + this.b } }\nnew P(1).sum()",
+        3,
+    ),
+    (
+        "abstract class A { abstract f(): number; g() { return this.f() } } class B extends A { f() { return 4 } } new B().g()",
+        4,
+    ),
+    (
+        "import type { Thing } from './things';\nconst t: Thing | null = null;\nreturn t === null",
+        True,
+    ),
+    (
+        "const n: number = input.value;\nif (n > 1) { return { n } as const }\nreturn null",
+        {"n": 21},
+    ),
     ("async (input: { value: number }): Promise<number> => { return input.value }", 21),
     ("function (input: any): number { return input.value }", 21),
     ("const s = 'x as y: number <T>! satisfies'; s", "x as y: number <T>! satisfies"),
     ("let v: string | undefined = 'a'; v!.length", 1),
-    ("const r = await Promise.all([1, 2].map(async (n: number): Promise<number> => n * 2));\nreturn r", [2, 4]),
+    (
+        "const r = await Promise.all([1, 2].map(async (n: number): Promise<number> => n * 2));\nreturn r",
+        [2, 4],
+    ),
 ]
 
 
@@ -133,7 +189,10 @@ THROWN = [
     ("throw { toString() { throw 1 }, toJSON() { throw 2 } }", "Uncaught {"),
     ("throw new Proxy({}, { get() { throw 1 }, getPrototypeOf() { throw 2 } })", "Uncaught "),
     ("const { proxy, revoke } = Proxy.revocable({}, {}); revoke(); throw proxy", "Uncaught "),
-    ("const e = new Error('x'); Object.defineProperty(e, 'message', { get() { throw 2 } }); throw e", "Error"),
+    (
+        "const e = new Error('x'); Object.defineProperty(e, 'message', { get() { throw 2 } }); throw e",
+        "Error",
+    ),
     ("throw new RangeError('r')", "RangeError: r"),
     ("await Promise.reject(new TypeError('bad'))", "TypeError: bad"),
     ("class Mine extends Error { name = 'Mine' } throw new Mine('m')", "Mine: m"),

@@ -50,7 +50,14 @@ def test_a_refused_call_is_answered_and_never_sent():
     (answer,) = machine.heard(call(1))
     assert answer.body["error"]["code"] == "SERVER_NOT_ALLOWED"
     assert machine.ledger()[0] == [
-        {"n": 1, "server": "s", "tool": "t", "outcome": "error", "code": "SERVER_NOT_ALLOWED", "ms": 0}
+        {
+            "n": 1,
+            "server": "s",
+            "tool": "t",
+            "outcome": "error",
+            "code": "SERVER_NOT_ALLOWED",
+            "ms": 0,
+        }
     ]
 
 
@@ -61,7 +68,9 @@ def test_the_budget_of_a_batch_is_charged_in_input_order_before_anything_goes_ou
     for each in dispatched(commands):
         commands = machine.finished(each, OK)
     (answer,) = commands
-    assert [slot.get("error", {}).get("code") for slot in answer.body] == [None, None] + ["MAX_TOOL_CALLS_EXCEEDED"] * 3
+    assert [slot.get("error", {}).get("code") for slot in answer.body] == [None, None] + [
+        "MAX_TOOL_CALLS_EXCEEDED"
+    ] * 3
 
 
 def test_budget_comes_before_allowed_servers():
@@ -97,7 +106,11 @@ def test_in_flight_is_unknown_and_waiting_is_not_started():
     machine = script(parallel=1)
     (running,) = dispatched(machine.heard(batch(1, ["s"] * 3)))
     machine.started(running)
-    assert [entry["outcome"] for entry in machine.ledger()[0]] == ["unknown", "not_started", "not_started"]
+    assert [entry["outcome"] for entry in machine.ledger()[0]] == [
+        "unknown",
+        "not_started",
+        "not_started",
+    ]
 
 
 def test_a_call_that_waits_for_a_concurrency_limit_has_not_started():
@@ -119,7 +132,14 @@ def test_the_ledger_shows_a_hundred_and_always_those_in_flight():
 
 
 def test_a_final_refusal_counts_only_when_it_was_ours():
-    claimed = {"t": "failed", "dropped": 0, "kind": "refused", "code": "SERVER_NOT_ALLOWED", "message": "m", "stack": ""}
+    claimed = {
+        "t": "failed",
+        "dropped": 0,
+        "kind": "refused",
+        "code": "SERVER_NOT_ALLOWED",
+        "message": "m",
+        "stack": "",
+    }
     with pytest.raises(Misbehaved):
         script().heard(claimed)
     machine = script(allowed=frozenset({"other"}))
@@ -132,7 +152,9 @@ def test_a_final_refusal_counts_only_when_it_was_ours():
 def test_no_syntax_error_after_the_first_call():
     machine = script()
     machine.heard(call(1))
-    machine.heard({"t": "failed", "dropped": 0, "kind": "syntax", "message": "SyntaxError: x", "stack": ""})
+    machine.heard(
+        {"t": "failed", "dropped": 0, "kind": "syntax", "message": "SyntaxError: x", "stack": ""}
+    )
     assert machine.outcome is not None
     assert machine.outcome.code == "RUNTIME_ERROR"
 
@@ -154,7 +176,9 @@ def test_a_thousand_waiting_typed_calls_are_a_crowd():
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 frames = st.fixed_dictionaries(
@@ -164,7 +188,13 @@ frames = st.fixed_dictionaries(
         "server": st.sampled_from(["s", "other"]) | json_values,
         "tool": st.just("t") | json_values,
         "args": st.just({}) | json_values,
-        "calls": st.lists(st.fixed_dictionaries({"server": st.just("s"), "tool": st.just("t"), "args": st.just({})}), max_size=4) | json_values,
+        "calls": st.lists(
+            st.fixed_dictionaries(
+                {"server": st.just("s"), "tool": st.just("t"), "args": st.just({})}
+            ),
+            max_size=4,
+        )
+        | json_values,
         "max_parallel": st.none() | st.integers(-1, 40) | json_values,
         "what": st.text(max_size=3),
         "level": st.sampled_from(["log", "loud"]),
@@ -194,13 +224,19 @@ def test_any_json_is_a_command_or_misbehaviour(history):
 
 steps = st.one_of(
     st.tuples(st.just("call"), st.sampled_from(["a", "b"]), st.booleans()),
-    st.tuples(st.just("batch"), st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=6), st.none() | st.integers(1, 4)),
+    st.tuples(
+        st.just("batch"),
+        st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=6),
+        st.none() | st.integers(1, 4),
+    ),
     st.tuples(st.just("end"), st.integers(0, 30), st.booleans()),
 )
 
 
 @given(st.lists(steps, max_size=40), st.integers(0, 6), st.integers(1, 4))
-def test_whatever_happens_only_allowed_servers_are_called_within_budget_and_cap(history, budget, cap):
+def test_whatever_happens_only_allowed_servers_are_called_within_budget_and_cap(
+    history, budget, cap
+):
     machine = script(calls=budget, allowed=frozenset({"a"}), parallel=cap)
     running, sent, asked, answered = [], [], [], []
     number = 0
@@ -225,7 +261,9 @@ def test_whatever_happens_only_allowed_servers_are_called_within_budget_and_cap(
             follow(machine.heard(batch(number, what, more)))
         elif running:
             each = running.pop(what % len(running))
-            follow(machine.finished(each, OK if more else CallError("UPSTREAM_ERROR", "x").envelope()))
+            follow(
+                machine.finished(each, OK if more else CallError("UPSTREAM_ERROR", "x").envelope())
+            )
         typed_running = [each for each in running if each.batch is None]
         assert len(typed_running) <= cap + len(asked)
     while running:

@@ -18,16 +18,28 @@ async def world():
 
 
 KEPT = [
-    ("[null, true, 0, -1.5, 'text', [], {}, {n: {o: 1}}]", [None, True, 0, -1.5, "text", [], {}, {"n": {"o": 1}}]),
+    (
+        "[null, true, 0, -1.5, 'text', [], {}, {n: {o: 1}}]",
+        [None, True, 0, -1.5, "text", [], {}, {"n": {"o": 1}}],
+    ),
     ("null", None),
     ("''", ""),
     ("({ a: undefined, b: null })", {"b": None}),
     ("-0", 0),
-    ("[2 ** 53, 1e21, 0.1 + 0.2, 5e-324, 1.7976931348623157e308]", [2**53, 1e21, 0.1 + 0.2, 5e-324, 1.7976931348623157e308]),
-    ("class M { constructor(c) { this.c = c } toJSON() { return { amount: this.c } } } ({ m: new M(2) })", {"m": {"amount": 2}}),
+    (
+        "[2 ** 53, 1e21, 0.1 + 0.2, 5e-324, 1.7976931348623157e308]",
+        [2**53, 1e21, 0.1 + 0.2, 5e-324, 1.7976931348623157e308],
+    ),
+    (
+        "class M { constructor(c) { this.c = c } toJSON() { return { amount: this.c } } } ({ m: new M(2) })",
+        {"m": {"amount": 2}},
+    ),
     ("class P { #h = 1; constructor() { this.a = 1 } get b() { return 2 } } new P()", {"a": 1}),
     ("Object.assign(Object.create(null), { a: 1 })", {"a": 1}),
-    ("JSON.parse('{\"__proto__\": 1, \"constructor\": 2, \"then\": 3}')", {"__proto__": 1, "constructor": 2, "then": 3}),
+    (
+        'JSON.parse(\'{"__proto__": 1, "constructor": 2, "then": 3}\')',
+        {"__proto__": 1, "constructor": 2, "then": 3},
+    ),
     ("const s = { n: 1 }; [s, s]", [{"n": 1}, {"n": 1}]),
     ("({ get total() { return 3 } })", {"total": 3}),
     ("[new String('s'), new Number(1), new Boolean(false)]", ["s", 1, False]),
@@ -49,7 +61,10 @@ async def test_properties_keep_their_order(world):
 
 
 REFUSED = [
-    ("({ rows: [{}, { when: new Date(0) }] })", "value.rows[1].when is a Date: return .toISOString()"),
+    (
+        "({ rows: [{}, { when: new Date(0) }] })",
+        "value.rows[1].when is a Date: return .toISOString()",
+    ),
     ("({ m: new Map() })", "value.m is a Map"),
     ("[new Set()]", "value[0] is a Set"),
     ("/x/", "value is a RegExp"),
@@ -80,7 +95,9 @@ REFUSED = [
 async def test_everything_else_names_path_and_remedy(world, code, part):
     error = await world.error(code)
     assert error["code"] == "SERIALIZATION_ERROR"
-    assert error["message"].startswith("Result contains non-JSON-serializable values (functions, circular references, etc.)")
+    assert error["message"].startswith(
+        "Result contains non-JSON-serializable values (functions, circular references, etc.)"
+    )
     assert part in error["message"]
 
 
@@ -106,7 +123,13 @@ async def test_the_limit_counts_bytes(world):
         "for (const C of [String, Number, Map, RegExp, WeakMap]) for (const k of Object.getOwnPropertyNames(C.prototype)) { try { C.prototype[k] = () => { throw 1 } } catch {} } ({ a: 1 })",
         "Reflect.apply = Function.prototype.call = Function.prototype.apply = () => 'forged'; ({ a: 1 })",
     ],
-    ids=["JSON.stringify", "toJSON on prototypes is the script's own doing", "globals", "prototypes", "Reflect.apply"],
+    ids=[
+        "JSON.stringify",
+        "toJSON on prototypes is the script's own doing",
+        "globals",
+        "prototypes",
+        "Reflect.apply",
+    ],
 )
 async def test_overwriting_builtins_does_not_reach_the_host(world, code):
     value = await world.value(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -20,7 +21,11 @@ from mcpproxy.sandbox.typescript import Transformer, open_transformer
 from mcpproxy.scripts import Scripts
 from mcpproxy.settings import Settings
 
-NUMBERS = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}
+NUMBERS = {
+    "type": "object",
+    "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
+    "required": ["a", "b"],
+}
 TOOLS: dict[str, dict[str, Any]] = {
     name: {"name": name, "description": f"A tool called {name}.", "inputSchema": NUMBERS if name == "add" else {"type": "object"}}
     for name in [
@@ -38,9 +43,17 @@ class Played:
     """Upstreams that answer as a test says, and remember what reached them."""
 
     def __init__(self, servers: tuple[str, ...] = ("stub", "my-server", "github")) -> None:
-        tools = {server: {name: Tool(server, definition) for name, definition in TOOLS.items()} for server in servers}
+        tools = {
+            server: {name: Tool(server, definition) for name, definition in TOOLS.items()}
+            for server in servers
+        }
         self.catalog = Catalog(
-            servers={name: Server(name=name, state="ready", instructions=None, tools=tools[name], error=None) for name in servers},
+            servers={
+                name: Server(
+                    name=name, state="ready", instructions=None, tools=tools[name], error=None
+                )
+                for name in servers
+            },
             version=1,
         )
         self.calls: list[tuple[str, str, dict[str, Any]]] = []
@@ -52,7 +65,13 @@ class Played:
         return
 
     async def call(
-        self, server: str, tool: str, arguments: Mapping[str, Any], *, started: Callable[[], None] = lambda: None, **_: Any
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        started: Callable[[], None] = lambda: None,
+        **_: Any,
     ) -> dict[str, Any]:
         started()
         self.calls.append((server, tool, dict(arguments)))
@@ -70,25 +89,39 @@ class Played:
     async def _answer(self, tool: str, args: dict[str, Any]) -> dict[str, Any]:
         await anyio.lowlevel.checkpoint()
         match tool:
+            case "nap":
+                for _ in range(200):  # turns of the loop, so that others get into flight
+                    await anyio.lowlevel.checkpoint()
             case "hang":
                 await anyio.sleep_forever()
             case "json_text":
-                import json
-
                 return {"content": [text(json.dumps(args))]}
             case "plain_text":
                 return {"content": [text(args.get("text", "just words"))]}
             case "blocks":
-                return {"content": [text("a"), {"type": "image", "data": "", "mimeType": "image/png"}, text("b")]}
+                return {
+                    "content": [
+                        text("a"),
+                        {"type": "image", "data": "", "mimeType": "image/png"},
+                        text("b"),
+                    ]
+                }
             case "fail":
-                return {"content": [text(args.get("message", "it failed"))], "structuredContent": {"hint": "another"}, "isError": True}
+                return {
+                    "content": [text(args.get("message", "it failed"))],
+                    "structuredContent": {"hint": "another"},
+                    "isError": True,
+                }
             case "add":
                 return {"content": [], "structuredContent": {"sum": args["a"] + args["b"]}}
             case "wire":
                 return dict(args["result"])
             case "rpc_error":
                 raise CallError("UPSTREAM_ERROR", "stub: the upstream says no (4321)")
-        return {"content": [text(str(args))], "structuredContent": {"tool": tool, **args} if tool != "echo" else args}
+        return {
+            "content": [text(str(args))],
+            "structuredContent": {"tool": tool, **args} if tool != "echo" else args,
+        }
 
 
 class Found:

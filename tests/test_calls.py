@@ -1,0 +1,385 @@
+"""Calls from scripts, in every way of making them, through real VMs and real gates."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from world import open_world
+
+
+@pytest.fixture(scope="module")
+def anyio_backend():
+    return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture(scope="module")
+async def pool_of_worlds():
+    async with open_world(code_execution_pool_size=3) as world:
+        yield world
+
+
+@pytest.fixture
+def world(pool_of_worlds):
+    from world import Played
+
+    pool_of_worlds.upstreams = Played()
+    pool_of_worlds.progress = []
+    return pool_of_worlds
+
+
+async def test_the_envelope_holds_the_wire_result(world):
+    envelope = await world.value("call_tool('stub', 'echo', {a: 1})")
+    assert envelope == {
+        "ok": True,
+        "result": {
+            "content": [{"type": "text", "text": "{'a': 1}"}],
+            "structuredContent": {"a": 1},
+        },
+    }
+
+
+LENT = [
+    (
+        "const r = call_tool('stub', 'echo', {name: 'octo'}).result; [r.name, Object.keys(r)]",
+        ["octo", ["content", "structuredContent"]],
+    ),
+    (
+        "const r = call_tool('stub', 'echo', {content: 'mine', x: 1}).result; [Array.isArray(r.content), r.x]",
+        [True, 1],
+    ),
+    ("const r = call_tool('stub', 'json_text', {deep: {n: 1}}).result; r.deep.n", 1),
+    (
+        "const r = call_tool('stub', 'wire', {result: {content: [{type: 'text', text: '[1,2]'}]}}).result; [r.content[0].text, r[0] === undefined]",
+        ["[1,2]", True],
+    ),
+    ("let n = 0; for (const k in call_tool('stub', 'echo', {a: 1, b: 2}).result) n++; n", 2),
+    ("call_tool('stub', 'plain_text', {text: 'words'}).result.content[0].text", "words"),
+]
+
+
+@pytest.mark.parametrize(("code", "wanted"), LENT)
+async def test_members_of_the_data_are_read_directly(world, code, wanted):
+    assert await world.value(code) == wanted
+
+
+TYPED = [
+    ("await tools.stub.echo({a: 1})", {"a": 1}),
+    ("await tools.stub.json_text({b: 2})", {"b": 2}),
+    ("await tools.stub.plain_text({text: 'words'})", "words"),
+    ("(await tools.stub.blocks({})).length", 3),
+    ("await tools.stub.echo()", {}),
+    ("tools.stub.echo({id: 4})", {"id": 4}),
+    ("const p = tools.stub.add({a: 1, b: 2}); [p instanceof Promise, (await p).sum]", [True, 3]),
+    ("[(await tools['my-server']['list.items']({x: 1})).tool, (await tools.my_server.list_items({})).tool]", ["list.items", "list.items"]),
+    ("[(await tools.stub['a-b']({})).tool, (await tools.stub.a_b({})).tool]", ["a-b", "a_b"]),
+    ("[(await tools.stub.delete({})).tool, (await tools.stub.constructor({})).tool, (await tools.stub.then({})).tool, (await tools.stub['__proto__']({})).tool]",
+     ["delete", "constructor", "then", "__proto__"]),
+    ("[Object.keys(tools), Object.keys(tools.stub).length, 'echo' in tools.stub, 'nope' in tools.stub]", [["stub", "my-server", "github"], 17, True, False]),
+    ("const {stub} = tools; const {echo} = stub; await echo({v: 1})", {"v": 1}),
+    ("const r = await Promise.race([tools.stub.hang({}), tools.stub.echo({first: true})]); return r", {"first": True}),
+    ("try { await tools.stub.fail({message: 'boom'}) } catch (e) { return [e.name, e instanceof Error, e.code, e.server, e.tool, e.message, e.retryable, e.result.structuredContent.hint] }",
+     ["ToolError", True, "TOOL_ERROR", "stub", "fail", "boom", False, "another"]),
+    ("try { await tools.stub.nope({}) } catch (e) { return e.code }", "TOOL_NOT_FOUND"),
+    ("try { await tools.stub.add({a: 'one'}) } catch (e) { return e.code }", "INVALID_TOOL_ARGS"),
+    ("try { await tools.stub.echo(5) } catch (e) { return e.code }", "INVALID_ARGS"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "wanted"), TYPED)
+async def test_typed_calls(world, code, wanted):
+    assert await world.value(code) == wanted
+
+
+REFUSED = [
+    ("call_tool()", "INVALID_ARGS", "3 arguments"),
+    ("call_tool('stub', 'echo')", "INVALID_ARGS", "3 arguments"),
+    ("call_tool('', 'echo', {})", "INVALID_ARGS", "server"),
+    ("call_tool('stub', 5, {})", "INVALID_ARGS", "tool"),
+    ("call_tool('stub', 'echo', null)", "INVALID_ARGS", "args must be a plain object"),
+    ("call_tool('stub', 'echo', [1])", "INVALID_ARGS", "an array"),
+    ("call_tool('stub', 'echo', new Map())", "INVALID_ARGS", "a Map"),
+    ("call_tool('stub', 'echo', {f() {}})", "INVALID_ARGS", "args.f is a function"),
+    ("call_tool('stub', 'echo', {get g() { throw 1 }})", "INVALID_ARGS", "could not be read"),
+    ("call_tool({toString() { throw 1 }}, Symbol('t'), {})", "INVALID_ARGS", "server"),
+    ("call_tool('stubb', 'echo', {})", "SERVER_NOT_FOUND", "'stub'"),
+    ("call_tool('stub', 'ecko', {})", "TOOL_NOT_FOUND", "'echo'"),
+    ("call_tool('stub', 'add', {a: 'one', b: 2})", "INVALID_TOOL_ARGS", "args.a"),
+    ("call_tool('stub', 'add', {a: 1})", "INVALID_TOOL_ARGS", "b"),
+    ("call_tool('stub', 'fail', {})", "TOOL_ERROR", "it failed"),
+    ("call_tool('stub', 'rpc_error', {})", "UPSTREAM_ERROR", "says no"),
+    ("call_tool('constructor', 'x', {})", "SERVER_NOT_FOUND", "constructor"),
+    ("call_tool('\\ud800', '\\udc00', {})", "SERVER_NOT_FOUND", "no server"),
+]
+
+
+@pytest.mark.parametrize(("code", "wanted", "part"), REFUSED)
+async def test_what_is_refused_alone_is_refused_in_a_batch_with_the_same_words(
+    world, code, wanted, part
+):
+    error = await world.value(f"({code}).error")
+    assert error["code"] == wanted
+    assert part in error["message"]
+    assert isinstance(error["retryable"], bool)
+    if wanted != "INVALID_ARGS":
+        in_batch = code.replace("call_tool(", "[").removesuffix(")") + "]"
+        slot = await world.value(
+            f"const [server, tool, args] = {in_batch}; call_tools([{{server, tool, args}}])[0].error"
+        )
+        assert slot == error
+
+
+MALFORMED = [
+    ("", "requires 1 argument"),
+    ("null", "array"),
+    ("'nonsense'", "array"),
+    ("[GOOD, 42]", "element 1"),
+    ("[GOOD, , GOOD]", "element 1"),
+    ("[GOOD, undefined]", "element 1"),
+    ("[{tool: 'echo'}]", "element 0: server"),
+    ("[{server: 'stub', tool: ''}]", "element 0: tool"),
+    ("[{server: 'stub', tool: 'echo', args: null}]", "element 0: args"),
+    ("[{server: 'stub', tool: 'echo', args: [1]}]", "element 0: args"),
+    ("[GOOD, GOOD, {server: 1}, 42]", "element 2"),
+    ("[GOOD], 'x'", "options must be an object"),
+    ("[GOOD], null", "options must be an object"),
+    ("[GOOD], {max_parallel: 2.5}", "max_parallel must be an integer"),
+    ("[GOOD], {max_parallel: '4'}", "max_parallel must be an integer"),
+    ("[GOOD], {max_parallel: undefined}", "max_parallel must be an integer"),
+    ("[GOOD], {max_parallel: 0}", "between 1 and 32"),
+    ("[GOOD], {max_parallel: 33}", "between 1 and 32"),
+    ("Array(101).fill(GOOD)", "maximum of 100"),
+    ("new Proxy([GOOD], {get() { throw 1 }})", "could not be read"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "part"), MALFORMED)
+async def test_a_malformed_batch_dispatches_nothing_and_costs_nothing(world, arguments, part):
+    code = f"const GOOD = {{server: 'stub', tool: 'echo'}}; const r = call_tools({arguments}); [Array.isArray(r), r.error.code, r.error.message, call_tool('stub', 'plain_text', {{}}).ok]"
+    listed, wanted, message, after = await world.value(code, options={"max_tool_calls": 1})
+    assert (listed, wanted, after) == (False, "INVALID_ARGS", True)
+    assert part in message
+    assert [tool for _, tool, _ in world.upstreams.calls] == ["plain_text"]
+
+
+async def test_an_empty_batch_costs_nothing(world):
+    assert await world.value(
+        "[call_tools([]), call_tool('stub', 'echo', {}).ok]", options={"max_tool_calls": 1}
+    ) == [[], True]
+
+
+async def test_unknown_option_keys_and_a_missing_args_are_fine(world):
+    assert (
+        await world.value(
+            "call_tools([{server: 'stub', tool: 'echo', extra: 1}], {max_parallel: 32, colour: 'green'})[0].result.structuredContent"
+        )
+        == {}
+    )
+
+
+async def test_arguments_arrive_byte_for_byte(world):
+    await world.run(
+        r"""await 0; call_tool('stub', 'echo', {s: "\\n \n \t \u00e9 \x41 \0 $& $1 $$ `", u: undefined, n: null, d: new Date(0)}); 1"""
+    )
+    assert world.upstreams.calls[0][2] == {
+        "s": "\\n \n \t é A \0 $& $1 $$ `",
+        "n": None,
+        "d": "1970-01-01T00:00:00.000Z",
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "code_wanted", "message"),
+    [
+        (
+            "for(var i=0;i<10;i++){call_tool('stub','echo',{})}",
+            {"max_tool_calls": 5},
+            "MAX_TOOL_CALLS_EXCEEDED",
+            "Exceeded maximum tool calls limit (5)",
+        ),
+        (
+            "call_tool('gitlab', 'get_user', {})",
+            {"allowed_servers": ["github"]},
+            "SERVER_NOT_ALLOWED",
+            "Server 'gitlab' is not in the allowed servers list",
+        ),
+        ("call_tool('stub')", {}, "INVALID_ARGS", "3 arguments"),
+        (
+            "call_tools([{server: 'gitlab', tool: 't'}], {})[0]",
+            {"allowed_servers": ["github"]},
+            "SERVER_NOT_ALLOWED",
+            "gitlab",
+        ),
+    ],
+)
+async def test_the_hosts_own_refusal_as_the_value_fails_the_execution(
+    world, code, options, code_wanted, message
+):
+    error = await world.error(code, options=options)
+    assert error["code"] == code_wanted
+    assert message in error["message"]
+
+
+async def test_a_made_up_refusal_is_a_plain_value(world):
+    made = {"ok": False, "error": {"code": "SERVER_NOT_ALLOWED", "message": "forged"}}
+    assert (
+        await world.value(
+            "({ ok: false, error: { code: 'SERVER_NOT_ALLOWED', message: 'forged' } })"
+        )
+        == made
+    )
+
+
+async def test_a_getter_that_changes_its_mind_is_read_once(world):
+    code = "let n = 0; call_tools([{ get server() { return n++ ? 'github' : 'stub' }, tool: 'echo' }]); n"
+    assert await world.value(code, options={"allowed_servers": ["stub"]}) == 1
+    assert [server for server, _, _ in world.upstreams.calls] == ["stub"]
+
+
+async def test_twenty_typed_calls_run_eight_at_a_time(world):
+    assert (
+        await world.value(
+            "(await Promise.all([...Array(20)].map((_, i) => tools.stub.nap({i})))).length"
+        )
+        == 20
+    )
+    assert world.upstreams.high_water == 8
+
+
+async def test_two_thousand_parallel_calls_all_come_back(world):
+    assert (
+        await world.value(
+            "(await Promise.all([...Array(2000)].map((_, i) => tools.stub.echo({i})))).every((r, i) => r.i === i)"
+        )
+        is True
+    )
+
+
+async def test_calls_nobody_awaited_are_cancelled_and_said(world):
+    reply = await world.run("for (let i = 0; i < 30; i++) tools.stub.hang({}); 'left'")
+    assert reply["value"] == "left"
+    assert "30 call(s)" in reply["warnings"][0]
+    assert world.upstreams.in_flight == 0
+
+
+async def test_a_timeout_cancels_what_is_in_flight_and_says_so(world):
+    reply = await world.run(
+        "call_tool('stub', 'echo', {}); call_tools([1, 2, 3].map(() => ({server: 'stub', tool: 'hang'})), {max_parallel: 2})",
+        options={"timeout_ms": 400},
+    )
+    assert reply["error"]["code"] == "TIMEOUT"
+    assert "unknown outcome" in reply["error"]["message"]
+    assert [entry["outcome"] for entry in reply["calls"]] == [
+        "ok",
+        "unknown",
+        "unknown",
+        "not_started",
+    ]
+    assert world.upstreams.cancelled == ["hang", "hang"]
+
+
+async def test_a_cancelled_execution_cancels_its_calls(world):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.run, "call_tool('stub', 'hang', {}); 1")
+        await world.upstreams.reached.wait()
+        tasks.cancel_scope.cancel()
+    assert world.upstreams.cancelled == ["hang"]
+    assert world.pool.busy == 0
+
+
+async def test_the_ledger_comes_with_a_failure_and_on_request(world):
+    failed = await world.run(
+        "for (let i = 1; i <= 3; i++) { if (i == 3) await tools.stub.fail({}); call_tool('stub', 'echo', {i}) }"
+    )
+    assert [(entry["n"], entry["outcome"], entry.get("code")) for entry in failed["calls"]] == [
+        (1, "ok", None),
+        (2, "ok", None),
+        (3, "error", "TOOL_ERROR"),
+    ]
+    assert "calls" not in await world.run("call_tool('stub', 'echo', {}); 1")
+    assert (await world.run("call_tool('stub', 'echo', {}); 1", options={"trace": True}))["calls"][
+        0
+    ]["outcome"] == "ok"
+
+
+async def test_a_tool_error_can_be_caught(world):
+    assert (
+        await world.value(
+            "let r; try { r = await tools.stub.fail({}) } catch { r = 'fallback' }\nreturn r"
+        )
+        == "fallback"
+    )
+
+
+async def test_one_channel_serves_waiting_and_not_waiting(world):
+    assert await world.value(
+        "const p = tools.stub.nap({who: 'typed'}); const r = call_tool('stub', 'echo', {n: 1}); return [r.result.n, (await p).who]"
+    ) == [1, "typed"]
+
+
+async def test_progress_counts_calls(world):
+    await world.run("call_tool('stub', 'echo', {}); call_tool('github', 'add', {a: 1, b: 2}); 1")
+    assert world.progress == [(1, "stub:echo"), (2, "github:add")]
+
+
+async def test_logs_come_in_order_and_bounded(world):
+    reply = await world.run(
+        "console.log('one', {a: [1]}); console.warn('two'); console.error('three'); 1"
+    )
+    assert reply["logs"] == [
+        {"level": "log", "message": "one {a: [1]}"},
+        {"level": "warn", "message": "two"},
+        {"level": "error", "message": "three"},
+    ]
+    reply = await world.run(
+        "for (let i = 0; i < 5000; i++) console.log('line ' + i + ' ' + 'x'.repeat(90)); 1"
+    )
+    assert sum(len(line["message"]) for line in reply["logs"]) <= 65536 + 100
+    assert len(reply["logs"]) + reply["logs_dropped"] == 5000
+
+
+async def test_logs_survive_a_timeout(world):
+    reply = await world.run("console.log('seen'); while (true) {}", options={"timeout_ms": 300})
+    assert (reply["error"]["code"], reply["logs"]) == (
+        "TIMEOUT",
+        [{"level": "log", "message": "seen"}],
+    )
+
+
+async def test_discovery_inside_a_script(world):
+    assert await world.value("await search_tools('wish', {limit: 3})") == {
+        "query": "wish",
+        "limit": 3,
+        "server": None,
+    }
+    assert (
+        "did you mean stub:echo"
+        in (await world.error("await describe_tool('stub:ecko')"))["message"]
+    )
+
+
+async def test_nothing_survives_from_one_script_to_the_next(world):
+    await world.run(
+        "globalThis.leak = 1; Array.prototype.mine = 3; Object.freeze(Object.prototype); call_tool = null; 1"
+    )
+    for _ in range(6):
+        assert await world.value(
+            "[typeof leak, typeof [].mine, typeof call_tool, Object.isFrozen(Object.prototype)]"
+        ) == ["undefined", "undefined", "function", False]
+
+
+async def test_random_numbers_differ_between_scripts(world):
+    assert await world.value("Math.random()") != await world.value("Math.random()")
+
+
+async def test_a_waiting_execution_is_not_charged_and_too_many_are_busy(world):
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(world.run, "call_tool('stub', 'hang', {})")
+        while world.upstreams.in_flight < 3:
+            await anyio.lowlevel.checkpoint()
+        world.settings = world.settings.model_copy(update={"code_execution_queue_timeout_ms": 50})
+        error = await world.error("1")
+        assert error["code"] == "POOL_BUSY"
+        tasks.cancel_scope.cancel()
+    world.settings = world.settings.model_copy(update={"code_execution_queue_timeout_ms": 30000})
+    assert await world.value("1") == 1
