@@ -6,8 +6,9 @@ short, the same to the byte for the same catalog, and saying what was left out.
 
 from __future__ import annotations
 
+import operator
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mcpproxy.declarations import (
@@ -46,7 +47,7 @@ class Discovery:
     def __init__(self, catalog: Callable[[], Catalog]) -> None:
         self._catalog = catalog
         self._lock = threading.Lock()
-        self._indexed: tuple[Catalog, Index] | None = None
+        self._indexed: tuple[list[Mapping[str, Tool]], Index] | None = None
 
     def search_tools(
         self, query: object, limit: object = None, server: object = None, caller: Caller = LOCAL
@@ -103,10 +104,16 @@ class Discovery:
         return {"servers": servers}
 
     def _index(self, catalog: Catalog) -> Index:
+        # A new snapshot may only say that a server is down: its mapping of tools is the same.
+        tools = [server.tools for server in catalog.servers.values()]
         with self._lock:
-            if self._indexed is None or self._indexed[0] is not catalog:
-                self._indexed = catalog, Index(entry(tool) for tool in catalog.tools())
+            if self._indexed is None or not same(self._indexed[0], tools):
+                self._indexed = tools, Index(entry(tool) for tool in catalog.tools())
             return self._indexed[1]
+
+
+def same(before: Sequence[object], after: Sequence[object]) -> bool:
+    return len(before) == len(after) and all(map(operator.is_, before, after))
 
 
 # ── searching ───────────────────────────────────────────────────────────────────────────────────

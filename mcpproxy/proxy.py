@@ -11,13 +11,8 @@ does is the daemon's business; here are only the protocol's shapes.
 
 from __future__ import annotations
 
-import json
-import logging
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -25,7 +20,7 @@ import mcp_types as types
 from anyio.abc import ByteReceiveStream, ByteSendStream
 from mcp.server import NotificationOptions, Server
 from mcp.server.connection import Connection
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.models import InitializationOptions
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
@@ -35,16 +30,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp
 
 from mcpproxy import __version__, offer
-from mcpproxy.errors import CallError, Refused
 from mcpproxy.framing import open_messages
-from mcpproxy.names import LONGEST, ToolId, close, find_tool
-from mcpproxy.policy import LOCAL, Caller
+from mcpproxy.names import LONGEST, ToolId, find_tool
+from mcpproxy.toolbox import Call, Context, Json, Tools
 
 if TYPE_CHECKING:
     from mcpproxy.catalog import Catalog
     from mcpproxy.daemon import Daemon
-
-logger = logging.getLogger(__name__)
 
 LARGEST_BODY = 16 * 2**20
 """Bytes of one request: room for a script's source and a large input."""
@@ -57,215 +49,6 @@ FIXED_TTL_MS = 3_600_000
 
 CATALOG_TTL_MS = 60_000
 """A list that follows the catalog; clients that listen hear of a change at once."""
-
-Context = ServerRequestContext[Any, Any]
-Json = dict[str, Any]
-Report = Callable[[float, float | None, str | None], Awaitable[None]]
-
-
-# ── results ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def told(text: str, *, failed: bool) -> Json:
-    """A tool result of one text block."""
-    return {"content": [{"type": "text", "text": text}], "isError": failed}
-
-
-def answer(data: object) -> Json:
-    return told(json.dumps(data, ensure_ascii=False, separators=(",", ":")), failed=False)
-
-
-def failure(code: str, message: str) -> Json:
-    envelope = {"ok": False, "error": {"code": code, "message": message}}
-    return told(json.dumps(envelope, separators=(",", ":")), failed=True)
-
-
-# ── one call ────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class Call:
-    """One `tools/call`, with all that the protocol says about it."""
-
-    name: str
-    arguments: Json
-    meta: Json
-    caller: Caller
-    request_id: str
-    report: Report | None
-
-    @classmethod
-    def of(cls, ctx: Context) -> Call:
-        params = ctx.params or {}
-        name, arguments = params.get("name"), params.get("arguments")
-        if not isinstance(name, str):
-            raise MCPError(types.INVALID_PARAMS, "params.name must be a string")
-        if arguments is not None and not isinstance(arguments, Mapping):
-            raise MCPError(types.INVALID_PARAMS, "params.arguments must be an object")
-        meta = params.get("_meta")
-        meta = dict(meta) if isinstance(meta, Mapping) else {}
-        wanted = meta.pop("progressToken", None) is not None
-        caller, request_id = asked_by(ctx)
-        return cls(
-            name=name,
-            arguments=dict(arguments or {}),
-            meta={k: v for k, v in meta.items() if not k.startswith("io.modelcontextprotocol/")},
-            caller=caller,
-            request_id=request_id,
-            report=ctx.session.report_progress if wanted else None,
-        )
-
-
-def count_calls(report: Report) -> Callable[[int, str], Awaitable[None]]:
-    """A script's progress in the protocol's terms: calls done, how many is unknown, the last."""
-
-    async def progress(done: int, last: str) -> None:
-        await report(done, None, last)
-
-    return progress
-
-
-def asked_by(ctx: Context) -> tuple[Caller, str]:
-    """Who asks and under which id: the guard's word over HTTP, the local user on a pipe."""
-    if ctx.request is None:
-        return LOCAL, uuid.uuid4().hex
-    # Without a guard in front there is no caller, and that must not look like anyone.
-    state = ctx.request.scope["state"]
-    return state["caller"], state["request_id"]
-
-
-class Tools:
-    """What can be called on every face, whether it lists it or not."""
-
-    def __init__(self, daemon: Daemon) -> None:
-        self.daemon = daemon
-        self.own: dict[str, Callable[[Call], Awaitable[Json]]] = {
-            "code_execution": self._execute,
-            "search_tools": self._search,
-            "get_functions": self._functions,
-            "list_servers": self._servers,
-            "run_cached_code": self._cached,
-            "call_tool": self._call,
-        }
-
-    async def call(self, call: Call) -> Json:
-        """The wire result, whatever happens; only cancellation passes."""
-        verb = self.own.get(offer.OTHER_NAMES.get(call.name, call.name))
-        try:
-            return await (verb(call) if verb else self._upstream(call.name, call.arguments, call))
-        except Refused as refused:
-            return failure(refused.code, str(refused))
-        except CallError as error:
-            if error.result is not None:
-                return dict(error.result)
-            return told(json.dumps(error.envelope()), failed=True)
-        except ValueError as error:
-            return failure("INVALID_ARGS", str(error))
-        except LookupError as error:
-            return failure("TOOL_NOT_FOUND", str(error.args[0] if error.args else error))
-        except Exception:
-            # The protocol's edge: a fault of ours is told without its insides.
-            logger.exception("request %s: %s failed", call.request_id, call.name[:LONGEST])
-            message = f"the proxy failed; its log says more under request {call.request_id}"
-            return failure("INTERNAL_ERROR", message)
-
-    async def _execute(self, call: Call) -> Json:
-        body = dict(call.arguments)
-        # Models that know other systems send a summary of the code; it changes nothing here.
-        if isinstance(body.get("description"), str):
-            del body["description"]
-        reply = await self.daemon.execute(
-            body,
-            call.caller,
-            request_id=call.request_id,
-            progress=count_calls(call.report) if call.report else None,
-        )
-        return told(reply.text, failed=not reply.ok)
-
-    async def _search(self, call: Call) -> Json:
-        take = call.arguments.get
-        find = partial(
-            self.daemon.discovery.search_tools,
-            take("query"),
-            take("limit"),
-            take("server"),
-            call.caller,
-        )
-        return answer(await anyio.to_thread.run_sync(find))
-
-    async def _functions(self, call: Call) -> Json:
-        wanted = next(
-            (
-                call.arguments[key]
-                for key in ("functions", "tool_ids", "tools", "names", "name", "tool")
-                if key in call.arguments
-            ),
-            None,
-        )
-        if isinstance(wanted, str):
-            wanted = [wanted]
-        read = partial(self.daemon.discovery.get_functions, wanted, call.caller)
-        return answer(await anyio.to_thread.run_sync(read))
-
-    async def _servers(self, call: Call) -> Json:
-        read = partial(self.daemon.discovery.list_servers, call.caller)
-        return answer(await anyio.to_thread.run_sync(read))
-
-    async def _cached(self, call: Call) -> Json:
-        cache_id = call.arguments.get("cache_id")
-        if not isinstance(cache_id, str) or not cache_id:
-            raise ValueError("cache_id must be a string that is not empty")
-        return failure(
-            "NOT_FOUND",
-            f'no code is kept under "{cache_id[:LONGEST]}"; send the program itself with '
-            "code_execution, or name a stored script there with `script`",
-        )
-
-    async def _call(self, call: Call) -> Json:
-        take = call.arguments.get
-        name, args = take("name"), take("args", take("arguments"))
-        server, tool = take("server"), take("tool")
-        if name is None and isinstance(server, str) and isinstance(tool, str):
-            name = str(ToolId(server, tool))
-        if not isinstance(name, str):
-            raise ValueError('name must be a string, "server:tool"')
-        if args is not None and not isinstance(args, Mapping):
-            raise ValueError("args must be an object")
-        return await self._upstream(name, dict(args or {}), call)
-
-    async def _upstream(self, name: str, arguments: Json, call: Call) -> Json:
-        catalog = self.daemon.fleet.catalog
-        found = find_tool(name, catalog)
-        if found is None:
-            raise LookupError(unknown(name, catalog))
-        result = dict(
-            await self.daemon.call(
-                found.server,
-                found.tool,
-                arguments,
-                call.caller,
-                progress=call.report,
-                meta=call.meta or None,
-            )
-        )
-        if result.get("resultType", "complete") != "complete":
-            message = f"{found} asks its caller for more input, which this proxy does not pass on"
-            raise CallError("UPSTREAM_ERROR", message)
-        result.setdefault("content", [])
-        return result
-
-
-def unknown(name: str, catalog: Catalog) -> str:
-    """What to do about a name that names nothing."""
-    known = [str(ToolId(tool.server, tool.name)) for tool in catalog.tools()]
-    bare = [full for full in known if full.split(":", 1)[1] == name]
-    near = bare[:3] or close(name, [*known, *offer.OWN])
-    hint = f"; did you mean {' or '.join(near)}?" if near else "."
-    return (
-        f'there is no tool "{name[:LONGEST]}"{hint} Find tools with search_tools; '
-        "call them in a program with code_execution, or directly as server__tool."
-    )
-
 
 # ── faces ───────────────────────────────────────────────────────────────────────────────────────
 

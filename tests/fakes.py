@@ -3,49 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 
+from mcpproxy.catalog import Catalog, Server, Tool
 from mcpproxy.errors import Refused
-
-
-@dataclass(frozen=True)
-class Tool:
-    server: str
-    definition: Mapping[str, Any]
-
-    name = property(lambda self: self.definition["name"])
-    title = property(lambda self: self.definition.get("title"))
-    description = property(lambda self: self.definition.get("description"))
-    input_schema = property(lambda self: self.definition.get("inputSchema"))
-    output_schema = property(lambda self: self.definition.get("outputSchema"))
-    annotations = property(lambda self: self.definition.get("annotations"))
-
-
-@dataclass(frozen=True)
-class Server:
-    name: str
-    tools: Mapping[str, Tool]
-    state: str = "ready"
-    instructions: str | None = None
-    error: str | None = None
-
-
-@dataclass(frozen=True)
-class Catalog:
-    servers: Mapping[str, Server]
-    version: int = 1
-
-    def tool(self, server: str, name: str) -> Tool | None:
-        found = self.servers.get(server)
-        return found.tools.get(name) if found else None
-
-    def tools(self):
-        for server in self.servers.values():
-            yield from server.tools.values()
 
 
 def catalog(version: int = 1, /, **servers: list[str | dict[str, Any]]) -> Catalog:
@@ -53,18 +18,32 @@ def catalog(version: int = 1, /, **servers: list[str | dict[str, Any]]) -> Catal
     return Catalog({name: server(name, tools) for name, tools in servers.items()}, version)
 
 
-def server(name: str, tools: list[str | dict[str, Any]], **more: Any) -> Server:
+def server(
+    name: str,
+    tools: Sequence[str | dict[str, Any]] = (),
+    *,
+    state: str = "ready",
+    instructions: str | None = None,
+    error: str | None = None,
+) -> Server:
     definitions = [
         {"name": tool, "inputSchema": {"type": "object"}} if isinstance(tool, str) else tool
         for tool in tools
     ]
-    return Server(name, {one["name"]: Tool(name, one) for one in definitions}, **more)
+    found = {one["name"]: Tool(name, one) for one in definitions}
+    return Server(name, state, instructions, found, error)
 
 
 class FakeFleet:
     def __init__(self, first: Catalog) -> None:
         self.catalog = first
         self.callbacks: list[Callable[[Catalog], None]] = []
+        self.coming: list[Catalog] = []
+
+    async def settled(self, names: object = None) -> None:
+        for catalog in self.coming:
+            self.show(catalog)
+        self.coming = []
 
     def listen(self, callback: Callable[[Catalog], None]) -> Callable[[], None]:
         self.callbacks.append(callback)

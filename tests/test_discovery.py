@@ -3,8 +3,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from fakes import Catalog, Server, catalog, server
+from fakes import catalog, server
 
+from mcpproxy.catalog import Catalog, Server
 from mcpproxy.discovery import Discovery
 
 TREE = {
@@ -68,10 +69,10 @@ def test_a_search_says_how_many_more_there_are(demo):
 
 
 def test_an_empty_answer_names_what_is_near_and_who_was_not_asked():
-    down = Server("slack", {}, state="down", error="refused")
-    off = Server("old", {}, state="disabled")
+    down = server("slack", state="down", error="refused")
+    off = server("old", state="disabled")
     found = discovery(
-        Catalog({"demo": server("demo", ["echo"]), "slack": down, "old": off})
+        Catalog({"demo": server("demo", ["echo"]), "slack": down, "old": off}, 1)
     ).search_tools("qqq")
     assert found["tools"] == [] and found["not_searched"] == ["slack (down)"]
     near = discovery(catalog(demo=["ab_cd"])).search_tools("xab-cdx")
@@ -180,8 +181,9 @@ def test_servers_are_listed_with_what_they_are_for():
             {
                 "demo": server("demo", [ADD, TREE]),
                 "said": server("said", ["x"], instructions="For\nsaying."),
-                "slack": Server("slack", {}, state="down", error="refused"),
-            }
+                "slack": server("slack", state="down", error="refused"),
+            },
+            1,
         )
     ).list_servers()
     assert answer["servers"] == [
@@ -220,6 +222,17 @@ def test_a_new_catalog_is_seen_at_once():
     assert found.search_tools("fresh")["tools"] == []
     shown.append(catalog(2, demo=["echo", "fresh"]))
     assert found.search_tools("fresh")["tools"][0]["name"] == "demo:fresh"
+
+
+def test_an_index_is_made_only_when_tools_have_changed():
+    tools = server("demo", ["echo"]).tools
+    shown = [Catalog({"demo": Server("demo", "ready", None, tools, None)}, 1)]
+    found = Discovery(lambda: shown[-1])
+    first = found._index(shown[-1])
+    shown.append(Catalog({"demo": Server("demo", "down", None, tools, "gone")}, 2))
+    assert found._index(shown[-1]) is first
+    shown.append(Catalog({"demo": server("demo", ["echo"])}, 3))
+    assert found._index(shown[-1]) is not first
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,6 @@ from mcp_types import JSONRPCRequest
 from mcpproxy.framing import TooLong, dump, lines, open_messages, parse
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 class Chunks:
     """A byte stream that gives these chunks and then ends."""
 

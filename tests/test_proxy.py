@@ -11,7 +11,7 @@ import httpx2
 import pytest
 import uvicorn
 from anyio.streams.stapled import StapledByteStream
-from fakes import FakeDaemon, catalog
+from fakes import FakeDaemon, catalog, server
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
@@ -19,19 +19,16 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ToolListChangedNotification, jsonrpc_message_adapter
 
 from mcpproxy import offer
+from mcpproxy.catalog import Catalog
 from mcpproxy.errors import CallError
 from mcpproxy.policy import Caller
-from mcpproxy.proxy import Call, open_mcp
+from mcpproxy.proxy import open_mcp
+from mcpproxy.toolbox import Call
 
 ERAS = ("legacy", "2026-07-28")
 WAYS = [(way, era) for way in ("http", "pipe") for era in ERAS]
 FIVE = ["code_execution", "search_tools", "get_functions", "list_servers", "run_cached_code"]
 ALICE = Caller("alice", admin=False)
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"  # uvicorn knows no other
 
 
 @pytest.fixture
@@ -375,6 +372,22 @@ async def test_a_wrong_type_is_named(daemon, tmp_path):
     assert result.is_error and "query must be a string" in said(result)
 
 
+async def test_a_server_that_is_on_its_way_is_waited_for(daemon, tmp_path):
+    daemon.fleet.coming = [catalog(2, late=["tool"])]
+    async with connected(daemon, tmp_path, "pipe", "legacy") as client:
+        await client.call_tool("late__tool", {})
+    assert daemon.called == [("late", "tool", {}, None)]
+
+
+async def test_a_call_to_a_server_that_is_down_is_left_to_the_fleet(daemon, tmp_path):
+    daemon.fleet.catalog = Catalog({"slack": server("slack", state="down")}, 1)
+    daemon.results["post"] = CallError("SERVER_UNAVAILABLE", "slack is down")
+    async with connected(daemon, tmp_path, "pipe", "legacy") as client:
+        result = await client.call_tool("slack__post", {"a": 1})
+    assert json.loads(said(result))["error"]["code"] == "SERVER_UNAVAILABLE"
+    assert daemon.called == [("slack", "post", {"a": 1}, None)]
+
+
 async def test_run_cached_code_says_that_nothing_is_kept(daemon, tmp_path):
     async with connected(daemon, tmp_path, "pipe", "legacy") as client:
         result = await client.call_tool("run_cached_code", {"cache_id": "abc"})
@@ -499,6 +512,20 @@ async def test_modern_clients_of_the_catalog_hear_of_a_change(daemon, tmp_path):
             "demo__echo",
             "demo__new",
         ]
+
+
+async def test_closing_ends_the_streams_that_clients_hold_open(daemon, tmp_path):
+    async with (
+        open_mcp(daemon) as face,
+        served(face, tmp_path) as socket,
+        http_client(socket, "legacy") as old,
+        http_client(socket, "2026-07-28") as new,
+        new.listen(tools_list_changed=True) as events,
+    ):
+        await old.list_tools()
+        face.close()
+        with anyio.fail_after(5):
+            assert [event async for event in events] == []
 
 
 def test_the_description_is_short_and_says_what_matters():

@@ -1,0 +1,256 @@
+"""What a `tools/call` does, on every face alike.
+
+Our own tools under their own and their usual other names, and every upstream tool under any of
+its spellings. Whatever happens becomes a wire result that a model can read.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+
+from mcpproxy import offer
+from mcpproxy.discovery import near_names
+from mcpproxy.errors import CallError, Refused
+from mcpproxy.execution import JOINING_SECONDS, refusal, to_json
+from mcpproxy.names import LONGEST, SEPARATORS, ToolId, close, find_tool
+from mcpproxy.policy import LOCAL, Caller
+
+if TYPE_CHECKING:
+    from mcpproxy.catalog import Catalog
+    from mcpproxy.daemon import Daemon
+
+logger = logging.getLogger(__name__)
+
+Context = ServerRequestContext[Any, Any]
+Json = dict[str, Any]
+Report = Callable[[float, float | None, str | None], Awaitable[None]]
+
+
+# ── results ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def told(text: str, *, failed: bool) -> Json:
+    """A tool result of one text block."""
+    return {"content": [{"type": "text", "text": text}], "isError": failed}
+
+
+def answer(data: object) -> Json:
+    return told(to_json(data).decode(), failed=False)
+
+
+def failure(code: str, message: str) -> Json:
+    return told(to_json(refusal(code, message)).decode(), failed=True)
+
+
+# ── one call ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Call:
+    """One `tools/call`, with all that the protocol says about it."""
+
+    name: str
+    arguments: Json
+    meta: Json
+    caller: Caller
+    request_id: str
+    report: Report | None
+
+    @classmethod
+    def of(cls, ctx: Context) -> Call:
+        params = ctx.params or {}
+        name, arguments = params.get("name"), params.get("arguments")
+        if not isinstance(name, str):
+            raise MCPError(types.INVALID_PARAMS, "params.name must be a string")
+        if arguments is not None and not isinstance(arguments, Mapping):
+            raise MCPError(types.INVALID_PARAMS, "params.arguments must be an object")
+        meta = params.get("_meta")
+        meta = dict(meta) if isinstance(meta, Mapping) else {}
+        wanted = meta.pop("progressToken", None) is not None
+        caller, request_id = asked_by(ctx)
+        return cls(
+            name=name,
+            arguments=dict(arguments or {}),
+            meta={k: v for k, v in meta.items() if not k.startswith("io.modelcontextprotocol/")},
+            caller=caller,
+            request_id=request_id,
+            report=ctx.session.report_progress if wanted else None,
+        )
+
+
+def count_calls(report: Report) -> Callable[[int, str], Awaitable[None]]:
+    """A script's progress in the protocol's terms: calls done, how many is unknown, the last."""
+
+    async def progress(done: int, last: str) -> None:
+        await report(done, None, last)
+
+    return progress
+
+
+def asked_by(ctx: Context) -> tuple[Caller, str]:
+    """Who asks and under which id: the guard's word over HTTP, the local user on a pipe."""
+    if ctx.request is None:
+        return LOCAL, uuid.uuid4().hex
+    # Without a guard in front there is no caller, and that must not look like anyone.
+    state = ctx.request.scope["state"]
+    return state["caller"], state["request_id"]
+
+
+class Tools:
+    """What can be called on every face, whether it lists it or not."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self.own: dict[str, Callable[[Call], Awaitable[Json]]] = {
+            "code_execution": self._execute,
+            "search_tools": self._search,
+            "get_functions": self._functions,
+            "list_servers": self._servers,
+            "run_cached_code": self._cached,
+            "call_tool": self._call,
+        }
+
+    async def call(self, call: Call) -> Json:
+        """The wire result, whatever happens; only cancellation passes."""
+        verb = self.own.get(offer.OTHER_NAMES.get(call.name, call.name))
+        try:
+            return await (verb(call) if verb else self._upstream(call.name, call.arguments, call))
+        except Refused as refused:
+            return failure(refused.code, str(refused))
+        except CallError as error:
+            if error.result is not None:
+                return dict(error.result)
+            return told(to_json(error.envelope()).decode(), failed=True)
+        except ValueError as error:
+            return failure("INVALID_ARGS", str(error))
+        except LookupError as error:
+            return failure("TOOL_NOT_FOUND", str(error.args[0] if error.args else error))
+        except Exception:
+            # The protocol's edge: a fault of ours is told without its insides.
+            logger.exception("request %s: %s failed", call.request_id, call.name[:LONGEST])
+            message = f"the proxy failed; its log says more under request {call.request_id}"
+            return failure("INTERNAL_ERROR", message)
+
+    async def _execute(self, call: Call) -> Json:
+        body = dict(call.arguments)
+        # Models that know other systems send a summary of the code; it changes nothing here.
+        if isinstance(body.get("description"), str):
+            del body["description"]
+        reply = await self.daemon.execute(
+            body,
+            call.caller,
+            request_id=call.request_id,
+            progress=count_calls(call.report) if call.report else None,
+        )
+        return told(reply.text, failed=not reply.ok)
+
+    async def _search(self, call: Call) -> Json:
+        take = call.arguments.get
+        discovery = self.daemon.discovery
+        return await self._look(
+            partial(discovery.search_tools, take("query"), take("limit"), take("server")), call
+        )
+
+    async def _functions(self, call: Call) -> Json:
+        wanted = next(
+            (
+                call.arguments[key]
+                for key in ("functions", "tool_ids", "tools", "names", "name", "tool")
+                if key in call.arguments
+            ),
+            None,
+        )
+        if isinstance(wanted, str):
+            wanted = [wanted]
+        return await self._look(partial(self.daemon.discovery.get_functions, wanted), call)
+
+    async def _servers(self, call: Call) -> Json:
+        return await self._look(self.daemon.discovery.list_servers, call)
+
+    async def _look(self, read: Callable[..., Json], call: Call) -> Json:
+        await self._settled()
+        # In a thread: the first question about a new catalog makes its index.
+        return answer(await anyio.to_thread.run_sync(partial(read, caller=call.caller)))
+
+    async def _settled(self) -> None:
+        """Servers that are on their way get a moment, as they do for a script."""
+        with anyio.move_on_after(JOINING_SECONDS):
+            await self.daemon.fleet.settled()
+
+    async def _cached(self, call: Call) -> Json:
+        cache_id = call.arguments.get("cache_id")
+        if not isinstance(cache_id, str) or not cache_id:
+            raise ValueError("cache_id must be a string that is not empty")
+        return failure(
+            "NOT_FOUND",
+            f'no code is kept under "{cache_id[:LONGEST]}"; send the program itself with '
+            "code_execution, or name a stored script there with `script`",
+        )
+
+    async def _call(self, call: Call) -> Json:
+        take = call.arguments.get
+        name, args = take("name"), take("args", take("arguments"))
+        server, tool = take("server"), take("tool")
+        if name is None and isinstance(server, str) and isinstance(tool, str):
+            name = str(ToolId(server, tool))
+        if not isinstance(name, str):
+            raise ValueError('name must be a string, "server:tool"')
+        if args is not None and not isinstance(args, Mapping):
+            raise ValueError("args must be an object")
+        return await self._upstream(name, dict(args or {}), call)
+
+    async def _upstream(self, name: str, arguments: Json, call: Call) -> Json:
+        fleet = self.daemon.fleet
+        found = find_tool(name, fleet.catalog)
+        if found is None:
+            await self._settled()
+            found = find_tool(name, fleet.catalog) or expected(name, fleet.catalog)
+        if found is None:
+            raise LookupError(unknown(name, fleet.catalog))
+        result = dict(
+            await self.daemon.call(
+                found.server,
+                found.tool,
+                arguments,
+                call.caller,
+                progress=call.report,
+                meta=call.meta or None,
+            )
+        )
+        if result.get("resultType", "complete") != "complete":
+            message = f"{found} asks its caller for more input, which this proxy does not pass on"
+            raise CallError("UPSTREAM_ERROR", message)
+        result.setdefault("content", [])
+        return result
+
+
+def expected(name: str, catalog: Catalog) -> ToolId | None:
+    """A tool of a server whose tools are not known now: the call itself finds out."""
+    fitting = [one for one in catalog.servers if name.startswith(one)]
+    for server in sorted(fitting, key=len, reverse=True):
+        if catalog.servers[server].state in ("connecting", "down"):
+            for separator in SEPARATORS:
+                tool = name[len(server) :].removeprefix(separator)
+                if tool and server + separator + tool == name:
+                    return ToolId(server, tool)
+    return None
+
+
+def unknown(name: str, catalog: Catalog) -> str:
+    """What to do about a name that names nothing."""
+    near = near_names(name, catalog) or close(name, offer.OWN)
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    return (
+        f'there is no tool "{name[:LONGEST]}"{hint} Find tools with search_tools; '
+        "call them in a program with code_execution, or directly as server__tool."
+    )
