@@ -1,0 +1,346 @@
+"""An MCP server over stdio that behaves as badly as a test asks for. Standard library only.
+
+    python -I -S stub_server.py [--era both|legacy|modern] [switches below]
+
+Calls run at once, each in a thread, and stop when they are cancelled. It ends with its stdin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+INFO = {"name": "stub", "version": "1"}
+ID_KEY = "io.modelcontextprotocol/subscriptionId"
+OBJECT = {"type": "object"}
+NUMBERS = {
+    "type": "object",
+    "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
+    "required": ["a", "b"],
+}
+USER = {
+    "type": "object",
+    "properties": {"username": {"type": "string", "description": "Login name."}},
+    "required": ["username"],
+}
+TOOLS = {
+    "echo": ("Give the arguments back.", OBJECT),
+    "json_text": ("Give the arguments back as JSON in a text block.", OBJECT),
+    "plain_text": ("Say `text`.", OBJECT),
+    "fail": ("Report an error as tools do, with `message`.", OBJECT),
+    "rpc_error": ("Answer with a protocol error of `code` and `message`.", OBJECT),
+    "sleep": ("Answer after `ms` milliseconds.", OBJECT),
+    "add": ("Add two numbers.", NUMBERS),
+    "big": ("Answer with `bytes` letters.", OBJECT),
+    "crash": ("End the process with `status` without an answer.", OBJECT),
+    "hang": ("Never answer.", OBJECT),
+    "grow": ("Have one more tool (`name`), and say so.", OBJECT),
+    "shrink": ("Have one tool less (`name`), and say so.", OBJECT),
+    "ping": ("Answer at once.", OBJECT),
+    "progress": ("Report `steps` steps of progress, then answer.", OBJECT),
+    "stats": ("What happened so far; begin anew with `reset`.", OBJECT),
+    "get_user": ("Look up a user.", USER),
+    "environment": ("The environment variables in `names`; all names without it.", OBJECT),
+    "whoami": ("The process, and the `_meta` that the call came with.", OBJECT),
+    "odd": ("Answer with `result` as it is.", OBJECT),
+}
+MALFORMED = [
+    {"description": "no name"},
+    {"name": 7},
+    "no object",
+    {"name": "no_schema", "x-own": {"kept": [1, None]}, "annotations": {"readOnlyHint": True, "ownHint": 1}},
+    {"name": "odd_schema", "inputSchema": {}},
+]  # fmt: skip
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    flag = parser.add_argument
+    flag("--era", choices=("both", "legacy", "modern"), default="both")
+    flag(
+        "--silent", action="store_true", help="ignore requests of the other era, don't refuse them"
+    )
+    flag("--mute", action="store_true", help="never answer anything")
+    flag("--slow-init", type=float, default=0, metavar="SECONDS", help="before the first answer")
+    flag("--deaf-to-pings", action="store_true", help="don't answer pings")
+    flag("--noise", action="store_true", help="write garbage on stdout between messages")
+    flag(
+        "--flood", type=int, default=0, metavar="BYTES", help="write so much to stderr at the start"
+    )
+    flag("--stubborn", action="store_true", help="ignore the end of stdin, SIGTERM and SIGINT")
+    flag("--grandchild", metavar="FILE", help="start a stubborn process and write its pid there")
+    flag("--starts", metavar="FILE", help="append our pid there")
+    flag("--fail", type=int, default=0, metavar="N", help="with --starts: exit at once N times")
+    flag("--malformed", action="store_true", help="have odd entries in the list of tools")
+    flag("--tools", type=int, default=0, metavar="N", help="have N more tools")
+    flag("--page", type=int, default=0, metavar="N", help="list so many tools at a time")
+    flag("--ttl", type=int, default=0, metavar="MS", help="how long the list holds (modern)")
+    flag("--instructions", default="Stub instructions.")
+    flag("--leave", action="store_true", help="end after the first tools/list")
+    return parser.parse_args()
+
+
+class Stub:
+    def __init__(self, chosen: argparse.Namespace) -> None:
+        self.options = chosen
+        self.lock = threading.RLock()
+        self.tools = [
+            {"name": name, "description": text, "inputSchema": schema}
+            for name, (text, schema) in TOOLS.items()
+        ]
+        self.tools += [
+            {"name": f"tool_{n}", "description": f"Tool {n}.", "inputSchema": OBJECT}
+            for n in range(chosen.tools)
+        ]
+        self.malformed = MALFORMED if chosen.malformed else []
+        self.calls: dict[object, threading.Event] = {}
+        self.listeners: list[object] = []
+        self.handshake = False
+        self.reset()
+
+    def reset(self) -> None:
+        self.in_flight, self.high_water, self.total = 0, 0, 0
+        self.cancelled: list[str] = []
+
+    def send(self, message: dict) -> None:
+        with self.lock:
+            if self.options.noise:
+                sys.stdout.buffer.write(b'not a message\n\n[1, 2]\n\xff\xfe\n{"half": \n')
+            line = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":"))
+            sys.stdout.buffer.write(line.encode() + b"\n")
+            sys.stdout.buffer.flush()
+
+    def serve(self) -> None:
+        for line in sys.stdin.buffer:
+            message = json.loads(line)
+            if not self.options.mute and "method" in message:
+                self.hear(message)
+
+    def hear(self, message: dict) -> None:
+        method, params = message["method"], message.get("params") or {}
+        if "id" not in message:
+            if method == "notifications/cancelled":
+                with self.lock:
+                    if event := self.calls.get(params.get("requestId")):
+                        event.set()
+        elif method == "tools/call":
+            threading.Thread(target=self.call, args=(message["id"], params), daemon=True).start()
+        elif (answer := self.answer(method, params, message["id"])) is not None:
+            self.send({"id": message["id"], **answer})
+            if method == "tools/list" and self.options.leave:
+                os._exit(0)
+
+    def answer(self, method: str, params: dict, number: object) -> dict | None:
+        modern = "io.modelcontextprotocol/protocolVersion" in (params.get("_meta") or {})
+        if self.options.era == ("legacy" if modern else "modern"):
+            if self.options.silent:
+                return None
+            return refusal(-32601 if modern else -32022, "another era", {"supported": [MODERN]})
+        capabilities = {"tools": {"listChanged": True}}
+        if method in ("initialize", "server/discover") and self.options.slow_init:
+            time.sleep(self.options.slow_init)
+        match method:
+            case "initialize":
+                self.handshake = True
+                return result(
+                    protocolVersion=LEGACY, capabilities=capabilities, serverInfo=INFO,
+                    instructions=self.options.instructions,
+                )  # fmt: skip
+            case "server/discover":
+                return stamped(
+                    supportedVersions=[MODERN], capabilities=capabilities, ttlMs=0,
+                    cacheScope="private", instructions=self.options.instructions,
+                )  # fmt: skip
+            case "ping":
+                return None if self.options.deaf_to_pings else result()
+            case "tools/list":
+                return self.listing(params, modern)
+            case "subscriptions/listen":
+                self.listeners.append(number)
+                wanted = {"toolsListChanged": True}
+                acknowledged = {"notifications": wanted, "_meta": {ID_KEY: number}}
+                self.send(
+                    {"method": "notifications/subscriptions/acknowledged", "params": acknowledged}
+                )
+                return None
+        return refusal(-32601, f"Method not found: {method}")
+
+    def listing(self, params: dict, modern: bool) -> dict:
+        entries = [*self.malformed, *self.tools]
+        start, page = int(params.get("cursor") or 0), self.options.page or len(entries)
+        more = {"nextCursor": str(start + page)} if start + page < len(entries) else {}
+        shown = {"tools": entries[start : start + page], **more}
+        if modern:
+            return stamped(ttlMs=self.options.ttl, cacheScope="private", **shown)
+        return result(**shown)
+
+    def changed(self) -> None:
+        method = "notifications/tools/list_changed"
+        if self.handshake:
+            self.send({"method": method})
+        for number in self.listeners:
+            self.send({"method": method, "params": {"_meta": {ID_KEY: number}}})
+
+    # calls
+
+    def call(self, number: object, params: dict) -> None:
+        name, args = params.get("name"), params.get("arguments") or {}
+        stopped = threading.Event()
+        with self.lock:
+            self.calls[number] = stopped
+            self.total += 1
+            self.in_flight += name != "stats"
+            self.high_water = max(self.high_water, self.in_flight)
+        try:
+            answer = self.run(name, args, params.get("_meta") or {}, stopped)
+        finally:
+            with self.lock:
+                del self.calls[number]
+                self.in_flight -= name != "stats"
+        if stopped.is_set():
+            with self.lock:
+                self.cancelled.append(name)
+        else:
+            self.send({"id": number, **answer})
+        if name in ("grow", "shrink"):
+            self.changed()
+
+    def run(self, name: str, args: dict, meta: dict, stopped: threading.Event) -> dict:
+        match name:
+            case "echo":
+                return data(args)
+            case "json_text":
+                return text(json.dumps(args))
+            case "plain_text":
+                return text(args.get("text", "just words"))
+            case "fail":
+                return text(args.get("message", "it failed"), isError=True)
+            case "rpc_error":
+                return refusal(args.get("code", -32099), args.get("message", "the stub says no"))
+            case "sleep":
+                stopped.wait(args.get("ms", 0) / 1000)
+                return data({"slept": args.get("ms", 0)})
+            case "add":
+                return data({"sum": args["a"] + args["b"]})
+            case "big":
+                return text("x" * args.get("bytes", 0))
+            case "crash":
+                print("last words", file=sys.stderr, flush=True)
+                os._exit(args.get("status", 3))
+            case "hang":
+                stopped.wait()
+                return text("never")
+            case "grow":
+                more = {"name": args["name"], "description": "New.", "inputSchema": OBJECT}
+                self.tools.insert(args.get("at", len(self.tools)), more)
+                return text("grown")
+            case "shrink":
+                self.tools = [tool for tool in self.tools if tool["name"] != args["name"]]
+                return text("shrunk")
+            case "ping":
+                return data({"pong": True})
+            case "progress":
+                return self.progress(args.get("steps", 2), meta.get("progressToken"))
+            case "stats":
+                return self.stats(args.get("reset", False))
+            case "get_user":
+                return data({"login": args["username"], "name": args["username"].title(), "id": 1})
+            case "environment":
+                names = args.get("names") or list(os.environ)
+                return data({each: os.environ.get(each) for each in names})
+            case "whoami":
+                return data({"pid": os.getpid(), "cwd": os.getcwd(), "meta": meta})
+            case "odd":
+                return {"result": args["result"]}
+        if any(isinstance(tool, dict) and tool.get("name") == name for tool in self.tools):
+            return data({"tool": name, **args})
+        return refusal(-32602, f"Unknown tool: {name}")
+
+    def progress(self, steps: int, token: object) -> dict:
+        for step in range(1, steps + 1) if token is not None else ():
+            report = {"progressToken": token, "progress": step, "total": steps}
+            self.send({"method": "notifications/progress", "params": {**report, "message": f"step {step}"}})  # fmt: skip
+        return text("done")
+
+    def stats(self, reset: bool) -> dict:
+        with self.lock:
+            seen = {
+                "in_flight": self.in_flight,
+                "high_water": self.high_water,
+                "total": self.total,
+                "cancelled": list(self.cancelled),
+            }
+            if reset:
+                self.reset()
+        return data(seen)
+
+
+def result(**members: object) -> dict:
+    return {"result": members}
+
+
+def stamped(**members: object) -> dict:
+    meta = {"io.modelcontextprotocol/serverInfo": INFO}
+    return {"result": {"resultType": "complete", "_meta": meta, **members}}
+
+
+def text(words: str, **members: object) -> dict:
+    return result(content=[{"type": "text", "text": words}], **members)
+
+
+def data(members: dict) -> dict:
+    return text(json.dumps(members), structuredContent=members)
+
+
+def refusal(code: int, message: str, more: object = None) -> dict:
+    error = {"code": code, "message": message}
+    return {"error": error if more is None else {**error, "data": more}}
+
+
+def begin(chosen: argparse.Namespace) -> None:
+    if chosen.starts:
+        with open(chosen.starts, "a+", encoding="ascii") as file:
+            file.seek(0)
+            before = len(file.read().split())
+            file.write(f"{os.getpid()}\n")
+        if before < chosen.fail:
+            print("not this time", file=sys.stderr, flush=True)
+            os._exit(7)
+    if chosen.stubborn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if chosen.grandchild:
+        heir = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(600)"  # fmt: skip
+        child = subprocess.Popen([sys.executable, "-I", "-S", "-c", heir], stdout=subprocess.PIPE)
+        child.stdout.readline()  # so that it is as stubborn as we promise before anyone looks
+        with open(chosen.grandchild, "w", encoding="ascii") as file:
+            file.write(str(child.pid))
+    line = b"stderr " * 20 + b"\n"
+    for _ in range(0, chosen.flood, len(line)):
+        sys.stderr.buffer.write(line)
+    sys.stderr.flush()
+
+
+def main() -> None:
+    chosen = options()
+    begin(chosen)
+    stub = Stub(chosen)
+    try:
+        stub.serve()
+    except BrokenPipeError:
+        os._exit(0)
+    if chosen.stubborn:
+        while True:
+            signal.pause()
+    os._exit(0)  # threads that hang don't keep us
+
+
+if __name__ == "__main__":
+    main()
