@@ -1,0 +1,253 @@
+"""From a server's settings to a line that messages can be sent on.
+
+Here, and at the last moment, `${env:NAME}` becomes a value. It goes nowhere but to the server: what
+we say about the line afterwards has the reference in its place.
+"""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import os
+import re
+import shutil
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cache, partial
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
+
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.message import SessionMessage
+
+from mcpproxy.errors import ProxyError
+from mcpproxy.paths import private_directory
+from mcpproxy.upstream.stdio import Program, open_child
+
+if TYPE_CHECKING:
+    from mcpproxy.settings import ServerSettings
+
+Way = Literal["stdio", "streamable-http", "sse"]
+
+INHERITED = (
+    "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
+)  # fmt: skip
+"""All that a server sees of our environment, besides what its settings give it."""
+
+REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+LOG_BYTES = 5 * 2**20
+STATUS = {
+    401: "it wants other credentials (HTTP 401); check its headers",
+    403: "it refuses our credentials (HTTP 403); check its headers",
+    404: "there is nothing at its URL (HTTP 404); check the path",
+    429: "it has had too many requests (HTTP 429)",
+}
+
+
+class Unreachable(ProxyError):
+    """A server can't be dialled as it is configured; the message says what to change."""
+
+
+@dataclass(slots=True)
+class Secrets:
+    """What references were resolved to, so that it can be taken out of texts again."""
+
+    environ: Mapping[str, str] = field(repr=False)
+    known: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def resolve(self, text: str, where: str) -> str:
+        """The text with its references replaced. Raises `Unreachable` for a variable that isn't set."""
+
+        def value(found: re.Match[str]) -> str:
+            name = found[1]
+            if name not in self.environ:
+                raise Unreachable(
+                    f"{where} refers to ${{env:{name}}}, which is not set in the daemon's environment"
+                )
+            self.known[self.environ[name]] = found[0]
+            return self.environ[name]
+
+        return REFERENCE.sub(value, text)
+
+    def hide(self, text: str) -> str:
+        for value, reference in self.known.items():
+            if len(value) > 3:
+                text = text.replace(value, reference)
+        return text
+
+
+@dataclass(slots=True)
+class Line:
+    """Two streams to a server, and an account of what is known about their end."""
+
+    way: Way
+    read: ReadStream[SessionMessage | Exception]
+    write: WriteStream[SessionMessage]
+    account: Callable[[], str]
+
+
+@dataclass(slots=True)
+class Answered:
+    """The last refusal over HTTP, which the SDK's errors don't tell."""
+
+    status: int | None = None
+
+    async def note(self, response: httpx2.Response) -> None:
+        if response.request.method == "POST" or response.status_code in (401, 403, 429):
+            self.status = response.status_code if response.status_code >= 400 else None
+
+    def account(self) -> str:
+        if self.status is None:
+            return ""
+        kind = "it failed" if self.status >= 500 else "it refused our request"
+        return STATUS.get(self.status, f"{kind} (HTTP {self.status})")
+
+
+def ways(settings: ServerSettings) -> tuple[Way, ...]:
+    """How the server may be reached, in the order to try."""
+    match settings.protocol:
+        case "stdio":
+            return ("stdio",)
+        case "http" | "streamable-http":
+            return ("streamable-http",)
+        case "sse":
+            return ("sse",)
+    return ("stdio",) if settings.command else ("streamable-http", "sse")
+
+
+@asynccontextmanager
+async def dial(
+    settings: ServerSettings, way: Way, secrets: Secrets, logs: Path
+) -> AsyncIterator[Line]:
+    """A line to the server for as long as the block. Raises `Unreachable`, `OSError`, `httpx2.HTTPError`."""
+    opened = {"stdio": _stdio, "streamable-http": _streamable, "sse": _sse}[way]
+    async with opened(settings, secrets, logs) as line:
+        yield line
+
+
+# ── processes ───────────────────────────────────────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def _stdio(settings: ServerSettings, secrets: Secrets, logs: Path) -> AsyncIterator[Line]:
+    planned = program(settings, secrets)
+    handler = _log_file(logs, settings.name)
+    try:
+        async with open_child(planned, partial(_note, handler, secrets)) as child:
+            yield Line("stdio", child.reader, child.writer, lambda: secrets.hide(child.account()))
+    finally:
+        handler.close()
+
+
+def program(settings: ServerSettings, secrets: Secrets) -> Program:
+    """What to start, and in which environment. Raises `Unreachable` where it isn't there."""
+    if not settings.command:
+        raise Unreachable("it has no command")
+    env = {name: secrets.environ[name] for name in INHERITED if name in secrets.environ}
+    for name, value in settings.env.items():
+        env[name] = secrets.resolve(value, f"env.{name}")
+    cwd = settings.working_dir and os.path.expanduser(
+        secrets.resolve(settings.working_dir, "working_dir")
+    )
+    if cwd and not Path(cwd).is_dir():
+        raise Unreachable(f"its working_dir {secrets.hide(cwd)} is no directory")
+    command = os.path.expanduser(secrets.resolve(settings.command, "command"))
+    if os.sep in command:
+        found = shutil.which(os.path.join(cwd or "", command))
+        found = found and os.path.abspath(found)
+    else:
+        found = shutil.which(command, path=env.get("PATH"))
+    if not found:
+        raise Unreachable(
+            f"its command '{secrets.hide(command)}' is not installed, or not on the PATH it is given"
+        )
+    args = [secrets.resolve(arg, f"args[{n}]") for n, arg in enumerate(settings.args)]
+    return Program(settings.name, [found, *args], env, cwd)
+
+
+def _log_file(logs: Path, name: str) -> logging.handlers.RotatingFileHandler:
+    private_directory(logs)
+    safe = quote(name, safe=" ")
+    if len(safe) > 200:
+        safe = f"{safe[:180]}-{sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
+    handler = logging.handlers.RotatingFileHandler(
+        logs / f"{safe}.log", maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True
+    )
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    return handler
+
+
+def _note(handler: logging.Handler, secrets: Secrets, line: str) -> None:
+    text = secrets.hide(line)
+    handler.handle(logging.LogRecord("stderr", logging.INFO, "", 0, text, None, None))
+
+
+# ── HTTP ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """One for all: making it takes 28 ms and most of a megabyte."""
+    return ssl.create_default_context()
+
+
+def _client(
+    answered: Answered,
+    headers: dict[str, str],
+    timeout: httpx2.Timeout | None = None,
+    auth: httpx2.Auth | None = None,
+) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
+        verify=_trust(),
+        headers=headers,
+        auth=auth,
+        timeout=httpx2.Timeout(30, read=None),
+        limits=httpx2.Limits(max_connections=None),
+        event_hooks={"response": [answered.note]},
+    )
+
+
+def _address(settings: ServerSettings, secrets: Secrets) -> tuple[str, dict[str, str]]:
+    if not settings.url:
+        raise Unreachable("it has no url")
+    headers = {
+        name: secrets.resolve(value, f"headers.{name}") for name, value in settings.headers.items()
+    }
+    for value in settings.headers.values():
+        if not REFERENCE.search(value):
+            secrets.known.setdefault(value, "(hidden)")
+    return secrets.resolve(settings.url, "url"), headers
+
+
+@asynccontextmanager
+async def _streamable(settings: ServerSettings, secrets: Secrets, _: Path) -> AsyncIterator[Line]:
+    url, headers = _address(settings, secrets)
+    answered = Answered()
+    async with (
+        _client(answered, headers) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=None) as (read, write),
+    ):
+        yield Line("streamable-http", read, write, answered.account)
+
+
+@asynccontextmanager
+async def _sse(settings: ServerSettings, secrets: Secrets, _: Path) -> AsyncIterator[Line]:
+    url, headers = _address(settings, secrets)
+    answered = Answered()
+
+    def client(
+        headers: dict[str, Any] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        return _client(answered, headers or {}, timeout, auth)
+
+    async with sse_client(url, headers=headers, httpx_client_factory=client) as (read, write):
+        yield Line("sse", read, write, answered.account)

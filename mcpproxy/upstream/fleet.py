@@ -1,0 +1,325 @@
+"""All upstream servers, connected at the same time, behind one verb: `call`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.abc
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from mcpproxy import gates
+from mcpproxy.catalog import EMPTY, Catalog
+from mcpproxy.errors import CallError
+from mcpproxy.upstream.connection import Connection, Json, Progress
+from mcpproxy.upstream.limits import Limiter
+from mcpproxy.upstream.link import Link, Terms
+
+if TYPE_CHECKING:
+    from mcpproxy.settings import ServerSettings, Settings
+
+logger = logging.getLogger(__name__)
+
+Listener = Callable[[Catalog], None]
+
+SESSION_GONE = ("Session not found", "Session terminated")
+"""What a server says that has forgotten us; it has done nothing."""
+RESTING = {
+    "disabled": ("SERVER_UNAVAILABLE", "it is disabled: set its \"enabled\" to true in the configuration"),
+    "quarantined": ("QUARANTINED", "it is quarantined: it waits for an operator's approval"),
+}  # fmt: skip
+
+
+def _nothing() -> None:
+    """The default of `started`."""
+
+
+class _Member:
+    """A link, its limits, and the scope of its task."""
+
+    def __init__(self, link: Link, limiter: Limiter) -> None:
+        self.link = link
+        self.limiter = limiter
+        self.scope = anyio.CancelScope()
+
+
+class Fleet:
+    """See the module. Made by `open_fleet`."""
+
+    def __init__(self, tasks: anyio.abc.TaskGroup, environ: Mapping[str, str], logs: Path) -> None:
+        self._tasks = tasks
+        self._environ = environ
+        self._logs = logs
+        self._members: dict[str, _Member] = {}
+        self._everyone = Limiter("the proxy (all servers together)")
+        self._catalog = EMPTY
+        self._listeners: dict[object, Listener] = {}
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._catalog
+
+    def listen(self, callback: Listener) -> Callable[[], None]:
+        """Have `callback` called with each new snapshot; the result ends that."""
+        key = object()
+        self._listeners[key] = callback
+        return lambda: self._listeners.pop(key, None) and None
+
+    def _publish(self) -> None:
+        servers = {name: member.link.seen for name, member in self._members.items()}
+        if servers == dict(self._catalog.servers) and list(servers) == list(self._catalog.servers):
+            return
+        self._catalog = Catalog(MappingProxyType(servers), self._catalog.version + 1)
+        for callback in list(self._listeners.values()):
+            try:
+                callback(self._catalog)
+            except Exception:
+                logger.exception("somebody failed who was told of new tools")
+
+    # what the settings ask for
+
+    def become(self, settings: Settings) -> None:
+        """Connect what the settings name, and let go of the rest. What didn't change stays connected."""
+        self._everyone.become(
+            settings.max_concurrent_requests, settings.queue_size, settings.queue_timeout
+        )
+        before, self._members = self._members, {}
+        for server in settings.servers:
+            self._members[server.name] = self._member(
+                server, settings, before.pop(server.name, None)
+            )
+        for member in before.values():
+            member.scope.cancel()
+        self._publish()
+
+    def _member(self, server: ServerSettings, settings: Settings, known: _Member | None) -> _Member:
+        limits = _limits(server, settings)
+        if known is not None:
+            known.limiter.become(*limits)
+            if _dialled(known.link.settings) == _dialled(server):
+                known.link.settings = server
+                known.link.terms = _terms(server, settings)
+                return known
+            known.scope.cancel()
+        limiter = known.limiter if known else Limiter(f"server '{server.name}'", *limits)
+        link = Link(server, _terms(server, settings), self._environ, self._logs, self._publish)
+        member = _Member(link, limiter)
+        if not server.enabled:
+            link.rest("disabled", RESTING["disabled"][1])
+        elif server.quarantined:
+            link.rest("quarantined", RESTING["quarantined"][1])
+        else:
+            self._tasks.start_soon(_keep, member)
+        return member
+
+    # what others ask for
+
+    async def settled(self, names: Iterable[str] | None = None) -> None:
+        """Wait until each of these (or all) has connected or failed once."""
+        for name in list(self._members) if names is None else names:
+            if (member := self._members.get(name)) is not None:
+                await member.link.settled.wait()
+
+    async def restart(self, name: str) -> None:
+        """Connect a server anew. Raises `CallError`."""
+        await self._awake(name).link.restart()
+
+    def status(self) -> list[Json]:
+        now = anyio.current_time()
+        return [
+            {
+                "name": name,
+                "protocol": member.link.settings.protocol,
+                "enabled": member.link.settings.enabled,
+                "state": member.link.seen.state,
+                "tools": len(member.link.seen.tools),
+                "error": member.link.seen.error,
+                "next_attempt_in_seconds": None
+                if (at := member.link.next_attempt) is None
+                else round(max(0.0, at - now), 1),
+                "protocol_version": member.link.version,
+                "in_flight": member.limiter.running,
+                "queued": member.limiter.queued,
+            }
+            for name, member in self._members.items()
+        ]
+
+    async def call(
+        self,
+        server: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        started: Callable[[], None] = _nothing,
+        progress: Progress | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> Json:
+        """One tool call; its raw result, whether that says `isError` or not.
+
+        `started` is called right before the request goes out: until then the call has no effect.
+        Cancelling this cancels the call upstream. Raises `CallError`.
+        """
+        member = self._awake(server)
+        if member.link.connection is None:
+            await _connection(member.link)
+        limiter, everyone, name = member.limiter, self._everyone, f"the call to {server}:{tool}"
+        if not limiter.try_enter():
+            await limiter.enter(name)
+        try:
+            if not everyone.try_enter():
+                await everyone.enter(name)
+            try:
+                return await _Call(member.link, tool, arguments, meta, started, progress).run()
+            finally:
+                everyone.leave()
+        finally:
+            limiter.leave()
+
+    def _awake(self, name: str) -> _Member:
+        member = self._members.get(name)
+        if member is None:
+            raise CallError("SERVER_NOT_FOUND", gates.no_server(name, self._catalog))
+        if (resting := RESTING.get(member.link.seen.state)) is not None:
+            raise CallError(resting[0], f"server '{name}' is not available: {resting[1]}")
+        return member
+
+
+class _Call:
+    """One call to one server, from the moment it may go out."""
+
+    __slots__ = ("arguments", "link", "meta", "progress", "started", "tool")
+
+    def __init__(
+        self,
+        link: Link,
+        tool: str,
+        arguments: Mapping[str, Any],
+        meta: Mapping[str, Any] | None,
+        started: Callable[[], None],
+        progress: Progress | None,
+    ) -> None:
+        self.link = link
+        self.tool = tool
+        self.arguments = arguments
+        self.meta = meta
+        self.started = started
+        self.progress = progress
+
+    async def run(self) -> Json:
+        connection = self.link.connection or await _connection(self.link)
+        if self.tool not in self.link.seen.tools:
+            raise CallError("TOOL_NOT_FOUND", gates.no_tool(self.link.seen, self.tool))
+        self.started()
+        try:
+            return await self._send(connection)
+        except MCPError as error:
+            if not error.message.startswith(SESSION_GONE) or connection.line.way == "stdio":
+                raise self._failure(error, connection) from error
+        self.link.drop(connection, "the server has forgotten our session")
+        connection = await _connection(self.link)
+        try:
+            return await self._send(connection)
+        except MCPError as error:
+            raise self._failure(error, connection) from error
+
+    async def _send(self, connection: Connection) -> Json:
+        """Raises `MCPError`, and `CallError` when it takes too long."""
+        link, seconds = self.link, self.link.terms.call
+        link.calls += 1
+        try:
+            with anyio.move_on_after(seconds):
+                return await connection.call(self.tool, self.arguments, self.meta, self.progress)
+        finally:
+            link.calls -= 1
+        raise CallError(
+            "UPSTREAM_TIMEOUT",
+            f"{link.settings.name}:{self.tool} did not answer within {seconds:g} s (call_tool_timeout); "
+            "the server was told to cancel it, but whether it took effect is unknown",
+        )
+
+    def _failure(self, error: MCPError, connection: Connection) -> CallError:
+        where = f"{self.link.settings.name}:{self.tool}"
+        if error.code == types.CONNECTION_CLOSED:
+            return CallError(
+                "UPSTREAM_ERROR",
+                f"the connection to server '{self.link.settings.name}' ended while {self.tool} ran; "
+                "whether it took effect is unknown",
+            )
+        account = connection.line.account() if connection.line.way != "stdio" else ""
+        said = "; ".join(filter(None, (error.message, account)))
+        return CallError("UPSTREAM_ERROR", f"{where} failed: {said} (code {error.code})")
+
+
+async def _connection(link: Link) -> Connection:
+    """The link's connection, if it can be had within the time of a call. Raises `CallError`."""
+    found = None
+    with anyio.move_on_after(link.terms.call):
+        found = await link.connected()
+    if found is not None:
+        return found
+    wait = max(0.0, (link.next_attempt or 0.0) - anyio.current_time())
+    when = f"the next attempt is in {wait:.1f} s" if wait else "it is being connected"
+    raise CallError(
+        "SERVER_UNAVAILABLE",
+        f"server '{link.settings.name}' is not available: {link.seen.error or 'no answer yet'}; {when}",
+        retry_after_ms=int(wait * 1000) or 1000,
+    )
+
+
+async def _keep(member: _Member) -> None:
+    with member.scope:
+        await member.link.keep()
+
+
+def _dialled(server: ServerSettings) -> dict[str, Any]:
+    """What a connection depends on; the rest may change under it."""
+    return server.model_dump(
+        exclude={
+            "max_concurrent_requests", "queue_size", "queue_timeout",
+            "call_tool_timeout", "init_timeout", "health_check_interval",
+        }
+    )  # fmt: skip
+
+
+def _limits(
+    server: ServerSettings, settings: Settings
+) -> tuple[int | None, int | None, float | None]:
+    own, default = server, settings.server_concurrency_defaults
+    return (
+        _first(own.max_concurrent_requests, default.max_concurrent_requests),
+        _first(own.queue_size, default.queue_size),
+        _first(own.queue_timeout, default.queue_timeout),
+    )
+
+
+def _terms(server: ServerSettings, settings: Settings) -> Terms:
+    return Terms(
+        init=_first(server.init_timeout, settings.init_timeout),
+        call=_first(server.call_tool_timeout, settings.call_tool_timeout),
+        ping=_first(server.health_check_interval, settings.health_check_interval),
+        listing=settings.tool_discovery_interval,
+    )
+
+
+def _first(own: Any, default: Any) -> Any:
+    return default if own is None else own
+
+
+@asynccontextmanager
+async def open_fleet(
+    settings: Settings, environ: Mapping[str, str], logs: Path
+) -> AsyncIterator[Fleet]:
+    """The servers of the settings, being connected; none of their processes outlives the block."""
+    async with anyio.create_task_group() as tasks:
+        fleet = Fleet(tasks, environ, logs)
+        fleet.become(settings)
+        try:
+            yield fleet
+        finally:
+            tasks.cancel_scope.cancel()

@@ -1,0 +1,352 @@
+"""A link keeps one server connected: one task that opens, lives with, and closes its connections.
+
+Everything of a connection is entered and left in that task. Whoever calls finds `connection`, or
+wakes the link and waits for its next attempt.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import httpx2
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from mcpproxy.catalog import Server, Tool
+from mcpproxy.errors import ProxyError
+from mcpproxy.upstream.connection import Connection, open_connection
+from mcpproxy.upstream.dial import Line, Secrets, Unreachable, Way, dial, ways
+from mcpproxy.upstream.era import Era
+
+if TYPE_CHECKING:
+    from mcpproxy.settings import ServerSettings
+
+logger = logging.getLogger(__name__)
+
+FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0
+JITTER = 0.2
+GAP = 0.2
+"""Seconds after a failed attempt in which a call doesn't cause another one."""
+PINGS = 3
+"""Unanswered pings after which a connection is given up."""
+SHORTEST_HOLD = 10.0
+"""Seconds between two listings, however short a server says that its list holds."""
+
+
+class Lost(ProxyError):
+    """A connection failed or ended; the message says why, and holds no secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the settings say about time, in seconds."""
+
+    init: float = 30.0
+    call: float = 120.0
+    ping: float = 30.0
+    listing: float = 300.0
+
+
+class Link:
+    """See the module. `keep` is the task; the rest is for its neighbours."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        terms: Terms,
+        environ: Mapping[str, str],
+        logs: Path,
+        changed: Callable[[], None],
+    ) -> None:
+        self.settings = settings
+        self.terms = terms
+        self.settled = anyio.Event()
+        """Set when the first attempt is over, or there will be none."""
+        self.next_attempt: float | None = None
+        """When the pause ends, on anyio's clock."""
+        self.calls = 0
+        """Calls that are on the wire."""
+        self.seen = Server(settings.name, "connecting", None, MappingProxyType({}), None)
+        self._environ = environ
+        self._logs = logs
+        self._changed = changed
+        self._connection: Connection | None = None
+        self._era: Era | None = None
+        self._way: Way | None = None
+        self._delay = FIRST_DELAY
+        self._failed_at = -math.inf
+        self._tried = anyio.Event()
+        """Set when the attempt that runs, or else the next one, is over; then there is another."""
+        self._wake = anyio.Event()
+        self._reason = ""
+
+    @property
+    def connection(self) -> Connection | None:
+        """The open connection, if there is one."""
+        found = self._connection
+        return None if found is None or found.closed else found
+
+    @property
+    def version(self) -> str | None:
+        return self._connection.version if self._connection else None
+
+    # for whoever calls
+
+    async def connected(self) -> Connection | None:
+        """The connection, after at most one attempt to open it; None if that failed."""
+        if (found := self.connection) is not None:
+            return found
+        if anyio.current_time() - self._failed_at >= GAP:
+            tried = self._tried
+            self._wake.set()
+            await tried.wait()
+        return self.connection
+
+    def drop(self, connection: Connection, reason: str) -> None:
+        """Give a connection up, if it hasn't ended by itself; the link makes another one at once."""
+        if connection is self._connection:
+            self._reason = reason
+            connection.ended.set()
+            self._wake.set()
+
+    async def restart(self) -> None:
+        """Connect anew; returns when that was tried."""
+        tried = self._tried
+        if self._connection is not None:
+            self.drop(self._connection, "it is being restarted")
+        self._wake.set()
+        await tried.wait()
+
+    def rest(self, state: str, why: str) -> None:
+        """Stay unconnected."""
+        self.seen = replace(self.seen, state=state, error=why)
+        self.settled.set()
+
+    # the task
+
+    async def keep(self) -> None:
+        """Connect, stay connected, and try again, for ever. Nobody waits for a link that was let go."""
+        try:
+            await self._keep()
+        finally:
+            self._failed_at = math.inf
+            self._try_over()
+
+    async def _keep(self) -> None:
+        if self.settings.lazy:
+            self.rest("down", "it connects at its first use (lazy)")
+            self._changed()
+            await self._wake.wait()
+        while True:
+            self._wake = anyio.Event()
+            self.next_attempt = None
+            await self._attempt()
+            pause = self._delay * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
+            self._delay = min(2 * self._delay, LONGEST_DELAY)
+            self.next_attempt = anyio.current_time() + pause
+            logger.warning(
+                "server '%s' is down: %s; the next attempt is in %.1f s, or when it is called",
+                self.settings.name,
+                self.seen.error,
+                pause,
+            )
+            self._try_over()
+            with anyio.move_on_after(pause):
+                await self._wake.wait()
+
+    async def _attempt(self) -> None:
+        """One connection from beginning to end, whatever that is."""
+        try:
+            await self._connect()
+        except Lost as error:
+            self._connection = None
+            if self.seen.state != "ready":
+                self._failed_at = anyio.current_time()
+                self._era = self._way = None
+            self._show(replace(self.seen, state="down", error=str(error)))
+        finally:
+            self._connection = None
+
+    async def _connect(self) -> None:
+        """Raises `Lost`, always: that is how a connection ends."""
+        choices = (self._way,) if self._way else ways(self.settings)
+        for way in choices:
+            refused: list[bool] = []
+            try:
+                await self._stay(way, refused)
+            except Lost:
+                if way is choices[-1] or not any(refused):
+                    raise
+
+    async def _stay(self, way: Way, refused: list[bool]) -> None:
+        """Dial, agree, list, and live with it. `refused`: whether it spoke HTTP, but not this way."""
+        secrets = Secrets(self._environ)
+        line: Line | None = None
+        why: BaseException | None = None
+        with anyio.CancelScope(deadline=anyio.current_time() + self.terms.init) as scope:
+            try:
+                async with dial(self.settings, way, secrets, self._logs) as line:
+                    async with open_connection(
+                        line, self._expected(way), sure=self._sure(way)
+                    ) as connection:
+                        definitions, held = await connection.tools()
+                        scope.deadline = math.inf
+                        self._ready(connection, way, definitions)
+                        await self._live(connection, held)
+            except Exception as error:
+                why = leaf(error)
+                refused.append(_refused(why, line))
+            finally:
+                self._connection = None
+        if scope.cancelled_caught:
+            reason = f"it did not answer within {self.terms.init:g} s (init_timeout)"
+        else:
+            reason, self._reason = self._reason or (sentence(why) if why else ""), ""
+        account = line.account() if line else ""
+        told = reason or ("" if account else "the connection ended")
+        raise Lost(secrets.hide("; ".join(filter(None, (told, account))))) from why
+
+    def _expected(self, way: Way) -> Era | None:
+        if way == "sse":
+            return "legacy"
+        return self._era if self.settings.era == "auto" else self.settings.era
+
+    def _sure(self, way: Way) -> bool:
+        return way == "sse" or self.settings.era != "auto"
+
+    def _ready(
+        self, connection: Connection, way: Way, definitions: Iterable[Mapping[str, Any]]
+    ) -> None:
+        self._connection = connection
+        self._era, self._way, self._delay = connection.era, way, FIRST_DELAY
+        tools = merged(self.settings.name, self.seen.tools, definitions)
+        logger.info(
+            "server '%s' is ready: %d tools, protocol %s",
+            self.settings.name,
+            len(tools),
+            connection.version,
+        )
+        self._show(Server(self.settings.name, "ready", connection.instructions, tools, None))
+        self._try_over()
+
+    def _try_over(self) -> None:
+        self.settled.set()
+        self._tried.set()
+        self._tried = anyio.Event()
+
+    def _show(self, seen: Server) -> None:
+        if seen != self.seen:
+            self.seen = seen
+            self._changed()
+
+    # living with a connection
+
+    async def _live(self, connection: Connection, held: float | None) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._relist, connection, held)
+            tasks.start_soon(connection.watch)
+            if connection.era == "legacy":
+                tasks.start_soon(self._ping, connection)
+            await connection.ended.wait()
+            tasks.cancel_scope.cancel()
+
+    async def _relist(self, connection: Connection, held: float | None) -> None:
+        """List the tools again when the server says that they changed, or else after a while."""
+        while True:
+            with anyio.move_on_after(max(held, SHORTEST_HOLD) if held else self.terms.listing):
+                await connection.changed.wait()
+            try:
+                with anyio.fail_after(self.terms.init):
+                    definitions, held = await connection.tools()
+            except (MCPError, TimeoutError) as error:
+                logger.warning(
+                    "server '%s' did not list its tools: %s; the last list stays in use",
+                    self.settings.name,
+                    sentence(error),
+                )
+                continue
+            tools = merged(self.settings.name, self.seen.tools, definitions)
+            self._show(replace(self.seen, tools=tools))
+
+    async def _ping(self, connection: Connection) -> None:
+        """Give up a connection that doesn't answer. A server at work on a call may be deaf: that has its own timeout."""
+        missed = 0
+        while missed < PINGS:
+            await anyio.sleep(self.terms.ping)
+            try:
+                await connection.request("ping", {}, within=self.terms.ping)
+            except MCPError as error:
+                if error.code == types.REQUEST_TIMEOUT:
+                    missed += not self.calls
+                    continue
+                if error.code == types.CONNECTION_CLOSED:
+                    return
+            missed = 0
+        self.drop(connection, f"it did not answer {PINGS} pings")
+
+
+def merged(
+    server: str, known: Mapping[str, Tool], definitions: Iterable[Mapping[str, Any]]
+) -> Mapping[str, Tool]:
+    """The tools of a list: those known before in the order they had, new ones after them."""
+    listed: dict[str, Tool] = {}
+    for definition in definitions:
+        name = definition["name"]
+        before = known.get(name)
+        same = before is not None and before.definition == definition
+        listed.setdefault(name, before if before and same else Tool(server, definition))
+    old = {name: listed[name] for name in known if name in listed}
+    return MappingProxyType(old | listed)
+
+
+# ── what went wrong ─────────────────────────────────────────────────────────────────────────────
+
+
+def leaf(error: BaseException) -> BaseException:
+    """The first real error in a group of them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def sentence(error: BaseException) -> str:
+    """What went wrong with a connection, for people."""
+    match error:
+        case Unreachable() | RuntimeError():
+            return str(error)
+        case MCPError(code=types.CONNECTION_CLOSED):
+            return "the connection ended"
+        case MCPError(message="Server returned an error response"):
+            return ""  # the account of the line says it
+        case MCPError():
+            return f"it said: {error.message} ({error.code})"
+        case httpx2.HTTPStatusError():
+            return ""
+        case httpx2.ConnectError():
+            return f"nothing answers at its URL: {error}"
+        case httpx2.HTTPError() | OSError():
+            return f"{error or type(error).__name__}"
+        case ValidationError():
+            return f"its first answer is not valid MCP: {error.errors(include_url=False)[0]['msg']}"
+    logger.error("unexpected failure of a connection", exc_info=error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _refused(error: BaseException, line: Line | None) -> bool:
+    """Whether an HTTP server refused the way it was spoken to (so that another may do)."""
+    return (
+        isinstance(error, MCPError)
+        and line is not None
+        and line.way == "streamable-http"
+        and "HTTP 4" in (said := line.account())
+        and not any(code in said for code in ("401", "403", "429"))
+    )
