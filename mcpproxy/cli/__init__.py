@@ -1,0 +1,93 @@
+"""The command line: quick to start, and thin. Each command imports what it needs when it runs.
+
+Answers go to stdout, everything else to stderr. Exit status: 0 done, 1 ran and failed, 2 nothing
+was run (for `serve`: 2 an address is taken, 4 the configuration can't be used).
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from mcpproxy import __version__
+from mcpproxy.cli.code import code
+from mcpproxy.cli.options import config_option, log_level_option
+
+PORT_TAKEN, BAD_CONFIG = 2, 4
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mcpproxy")
+def main() -> None:
+    """One place for an AI agent to call many MCP servers from code."""
+
+
+main.add_command(code)
+
+
+@main.command()
+@config_option
+@click.option("--listen", metavar="HOST:PORT", help="Address of the HTTP listener.")
+@log_level_option
+def serve(config: str | None, listen: str | None, log_level: str | None) -> None:
+    """Run the daemon.
+
+    Without --config it uses ~/.mcpproxy/mcp_config.json and makes it, with a key, on the first run.
+    """
+    import os
+
+    import anyio
+
+    from mcpproxy import paths, settings
+    from mcpproxy.errors import SettingsError
+    from mcpproxy.serve import InTheWay, set_up_logs
+    from mcpproxy.serve import serve as run
+
+    try:
+        file = paths.config_file(config)
+        loaded = settings.load(file, os.environ, {"listen": listen}, create=config is None)
+        set_up_logs(log_level or loaded.settings.logging.level, loaded.places.logs / "mcpproxy.log")
+        anyio.run(run, loaded, os.environ, backend_options={"use_uvloop": True})
+    except (SettingsError, PermissionError) as error:
+        click.echo(f"mcpproxy: {error}", err=True)
+        sys.exit(BAD_CONFIG)
+    except InTheWay as error:
+        click.echo(f"mcpproxy: {error}", err=True)
+        sys.exit(PORT_TAKEN)
+
+
+@main.command()
+@config_option
+@log_level_option
+def stdio(config: str | None, log_level: str | None) -> None:
+    """Serve MCP on stdin and stdout, for clients that start a command.
+
+    Uses the running daemon if there is one, else opens everything itself.
+    """
+    from mcpproxy.cli.local import places_of
+    from mcpproxy.cli.stdio import bridge, stand_alone
+
+    places = places_of(config)
+    if not bridge(places.pipe):
+        stand_alone(config, log_level)
+
+
+@main.command()
+@config_option
+def status(config: str | None) -> None:
+    """Show what the running daemon says of itself, as JSON."""
+    import json
+
+    from mcpproxy.cli.local import find, request
+
+    daemon = find(config)
+    if daemon is None:
+        click.echo(
+            "no daemon is running for this configuration; start one with: mcpproxy serve", err=True
+        )
+        sys.exit(1)
+    code, text = request(daemon, "GET", "/api/v1/status", timeout=10)
+    found = json.loads(text)
+    click.echo(json.dumps(found.get("data", found), indent=2))
+    sys.exit(0 if code == 200 else 1)

@@ -1,0 +1,268 @@
+"""`mcpproxy code`: run a program, list the stored ones."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from mcpproxy.cli.options import config_option, log_level_option
+
+RAN_AND_FAILED, NOTHING_RUN, INTERRUPTED = 1, 2, 130
+SPARE_SECONDS = 10.0
+MAX_TIMEOUT_MS = 600_000
+
+
+@click.group()
+def code() -> None:
+    """Run programs against the upstream servers."""
+
+
+@code.command("exec")
+@click.option("--code", "source", metavar="TEXT", help="JavaScript or TypeScript to run.")
+@click.option("--file", metavar="FILE", help="File to run; .ts is TypeScript.")
+@click.option("--script", metavar="NAME", help="Name of a stored script.")
+@click.option(
+    "--language",
+    type=click.Choice(["javascript", "typescript"]),
+    help="Language of --code or --file.",
+)
+@click.option("--input", "given", metavar="JSON", help="Input data, a JSON object.")
+@click.option("--input-file", metavar="FILE", help="File that holds the input data.")
+@click.option(
+    "--timeout",
+    type=click.IntRange(1, MAX_TIMEOUT_MS),
+    metavar="MS",
+    help="Execution timeout in milliseconds (1-600000).",
+)
+@click.option(
+    "--max-tool-calls",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Most tool calls; 0 is any number.",
+)
+@click.option(
+    "--allowed-servers", metavar="A,B", help="Servers that may be called; all when not given."
+)
+@log_level_option
+@config_option
+def execute(
+    source: str | None,
+    file: str | None,
+    script: str | None,
+    language: str | None,
+    given: str | None,
+    input_file: str | None,
+    timeout: int | None,
+    max_tool_calls: int | None,
+    allowed_servers: str | None,
+    log_level: str | None,
+    config: str | None,
+) -> None:
+    """Run a program and print its result as JSON.
+
+    Exit status: 0 it succeeded, 1 it ran and failed, 2 nothing was run.
+    """
+    if sum(option is not None for option in (source, file, script)) != 1:
+        refuse("give exactly one of --code, --file and --script")
+    if given is not None and input_file is not None:
+        refuse("give --input or --input-file, not both")
+    body: dict[str, Any] = {}
+    if script is not None:
+        body["script"] = script
+    else:
+        body["code"] = source if file is None else text_of(file, "--file")
+        if language is None and file is not None and file.endswith(".ts"):
+            language = "typescript"
+    if language is not None:
+        body["language"] = language
+    if given is not None:
+        body["input"] = json_object(given, "--input")
+    elif input_file is not None:
+        body["input"] = json_object(text_of(input_file, "--input-file"), "--input-file")
+    options: dict[str, Any] = {}
+    if timeout is not None:
+        options["timeout_ms"] = timeout
+    if max_tool_calls is not None:
+        options["max_tool_calls"] = max_tool_calls
+    if allowed_servers is not None:
+        names = [name.strip() for name in allowed_servers.split(",")]
+        if not all(names):
+            refuse(
+                "--allowed-servers is a list of names such as github,gitlab; leave it out to allow all"
+            )
+        options["allowed_servers"] = names
+    if options:
+        body["options"] = options
+    run(body, config, log_level)
+
+
+def refuse(message: str) -> NoReturn:
+    click.echo(f"mcpproxy: {message}", err=True)
+    sys.exit(NOTHING_RUN)
+
+
+def text_of(file: str, option: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        refuse(f"{option} {file}: {error.strerror}")
+    except UnicodeDecodeError:
+        refuse(f"{option} {file} is not UTF-8")
+
+
+def json_object(text: str, option: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        refuse(f"{option} is not JSON: {error}")
+    if not isinstance(found, dict):
+        refuse(f'{option} must be a JSON object such as {{"name": "value"}}')
+    return found
+
+
+def run(body: dict[str, Any], config: str | None, log_level: str | None) -> NoReturn:
+    """Run it where a daemon is, else here; print the envelope and leave."""
+    import http.client
+
+    from mcpproxy.cli import local
+
+    # A terminated command must let go of what it waits for, as an interrupted one does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        daemon = local.find(config)
+        if daemon is None:
+            click.echo("running alone: no daemon answers for this configuration", err=True)
+            envelope, refused = alone(body, config, log_level)
+        else:
+            click.echo(f"running on the daemon at {daemon.where}", err=True)
+            try:
+                status, text = local.request(
+                    daemon, "POST", "/api/v1/code/exec", body, timeout=patience(body, config)
+                )
+            except (OSError, http.client.HTTPException) as error:
+                click.echo(
+                    f"mcpproxy: the daemon gave no answer: {error or type(error).__name__}",
+                    err=True,
+                )
+                sys.exit(RAN_AND_FAILED)
+            envelope, refused = json.loads(text), 400 <= status < 500
+    except KeyboardInterrupt:
+        click.echo("interrupted; the script was told to stop", err=True)
+        sys.exit(INTERRUPTED)
+    show(envelope)
+    if refused:
+        click.echo(f"mcpproxy: {envelope['error']['message']}", err=True)
+        sys.exit(NOTHING_RUN)
+    sys.exit(0 if envelope["ok"] else RAN_AND_FAILED)
+
+
+def show(envelope: dict[str, Any]) -> None:
+    """Print it without what only HTTP adds; a lone surrogate comes out as its escape."""
+    shown = {
+        name: value for name, value in envelope.items() if name not in ("request_id", "success")
+    }
+    text = json.dumps(shown, indent=2, ensure_ascii=False) + "\n"
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+    sys.stdout.buffer.flush()
+
+
+def patience(body: dict[str, Any], config: str | None) -> float:
+    """How long the daemon may take: the script's time, its wait for a process, and some to spare."""
+    from mcpproxy.cli import local
+
+    document = local.document(config)
+
+    def milliseconds(name: str, default: int) -> int:
+        value = document.get(name)
+        return value if isinstance(value, int) else default
+
+    asked = body.get("options", {}).get("timeout_ms")
+    script = asked or milliseconds("code_execution_timeout_ms", 120_000)
+    return float(
+        (script + milliseconds("code_execution_queue_timeout_ms", 30_000)) / 1000 + SPARE_SECONDS
+    )
+
+
+def alone(
+    body: dict[str, Any], config: str | None, log_level: str | None
+) -> tuple[dict[str, Any], bool]:
+    """The envelope from a daemon that lives for this one script, and whether it was refused."""
+    import os
+    import uuid
+
+    import anyio
+
+    from mcpproxy import paths, settings
+    from mcpproxy.daemon import open_daemon
+    from mcpproxy.errors import Refused, SettingsError
+    from mcpproxy.execution import refusal
+    from mcpproxy.policy import LOCAL
+    from mcpproxy.serve import set_up_logs
+
+    async def execute(loaded: settings.Loaded) -> dict[str, Any]:
+        async with open_daemon(loaded, os.environ, lasting=False) as daemon:
+            reply = await daemon.execute(body, LOCAL, request_id=uuid.uuid4().hex)
+        return reply.envelope
+
+    try:
+        loaded = settings.load(paths.config_file(config), os.environ, create=config is None)
+        set_up_logs(log_level or "warn", None)
+        return anyio.run(execute, loaded, backend_options={"use_uvloop": True}), False
+    except Refused as error:
+        return refusal(error.code, str(error)), True
+    except SettingsError as error:
+        refuse(str(error))
+
+
+@code.group()
+def scripts() -> None:
+    """The programs stored in the scripts/ directory next to the configuration."""
+
+
+@scripts.command("list")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    help="Form of the list.",
+)
+@config_option
+def list_scripts(output: str, config: str | None) -> None:
+    """List the stored scripts that can be run by name."""
+    from mcpproxy.cli import local
+    from mcpproxy.scripts import Scripts
+
+    daemon = local.find(config)
+    if daemon is None:
+        click.echo(
+            "no daemon answers for this configuration: reading the directory itself", err=True
+        )
+        found = Scripts(local.places_of(config).scripts).listing()
+    else:
+        status, text = local.request(daemon, "GET", "/api/v1/code/scripts", timeout=30)
+        if status != 200:
+            refuse(f"the daemon refused the listing: {text}")
+        found = json.loads(text)["data"]
+    if output == "json":
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    elif output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        table(found)
+
+
+def table(found: dict[str, Any]) -> None:
+    click.echo(f"Stored scripts in {found['dir']} ({len(found['scripts'])}):")
+    for entry in found["scripts"]:
+        status = entry["status"] + (f": {entry['reason']}" if "reason" in entry else "")
+        click.echo(f"  {entry['name']:<32} {status:<20} {', '.join(entry['paths'])}")
+    click.echo("")
+    click.echo("Run one with: mcpproxy code exec --script <name>")

@@ -1,0 +1,258 @@
+"""`mcpproxy serve`: the daemon behind its listeners.
+
+Three of them: HTTP on an address, HTTP on a Unix socket, and MCP with the framing of stdio on
+another, which `mcpproxy stdio` pumps bytes through. The first signal stops everything in order, the
+second at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import anyio
+import uvicorn
+from anyio.abc import SocketListener, SocketStream
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mcpproxy.api import Api
+from mcpproxy.daemon import Daemon, open_daemon
+from mcpproxy.errors import ProxyError
+from mcpproxy.guard import Guard
+from mcpproxy.paths import private_directory
+from mcpproxy.proxy import McpFace, open_mcp
+from mcpproxy.settings import Loaded
+
+logger = logging.getLogger(__name__)
+
+GRACE_SECONDS = 1
+"""For answers under way when we are told to stop; scripts that still run then are ended."""
+
+
+class InTheWay(ProxyError):
+    """An address that we want is taken; the message says which and what to do."""
+
+    code = "ADDRESS_TAKEN"
+
+
+class Router:
+    """`/mcp…` to the MCP face, the rest to the API."""
+
+    def __init__(self, daemon: Daemon, face: McpFace) -> None:
+        self._api = Api(daemon)
+        self._faces: dict[str, ASGIApp] = {
+            path: face.app(path) for path in ("/mcp", "/mcp/call", "/mcp/all")
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._faces.get(scope["path"].rstrip("/") or "/", self._api)
+        await app(scope, receive, send)
+
+
+class Server(uvicorn.Server):
+    """Uvicorn without its signal handlers: signals are ours."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(loaded: Loaded, environ: Mapping[str, str]) -> None:
+    """Run until a signal. Raises `InTheWay`, `SettingsError`."""
+    settings, places = loaded.settings, loaded.places
+    private_directory(places.state)
+    private_directory(places.socket.parent)
+    with (
+        tcp_listener(settings.host, settings.port) as tcp,
+        unix_listener(places.socket) as unix,
+        unix_listener(places.pipe) as pipe,
+    ):
+        async with (
+            open_daemon(loaded, environ) as daemon,
+            open_mcp(daemon) as face,
+            anyio.create_task_group() as tasks,
+        ):
+            router = Router(daemon, face)
+            servers = [
+                server(Guard(router, settings, local=False)),
+                server(Guard(router, settings, local=True)),
+            ]
+            tasks.start_soon(stop_on_signal, servers, face)
+            tasks.start_soon(serve_pipes, pipe, face)
+            address = "{}:{}".format(*tcp.getsockname()[:2])
+            for text in daemon.warnings:
+                logger.warning("%s", text)
+            logger.info(
+                "listening on http://%s, configuration %s; connect a client with: "
+                "claude mcp add --transport http mcpproxy http://%s/mcp",
+                address,
+                places.config,
+                address,
+            )
+            async with anyio.create_task_group() as listening:
+                listening.start_soon(serve_on, servers[0], tcp)
+                listening.start_soon(serve_on, servers[1], unix)
+            tasks.cancel_scope.cancel()
+    logger.info("stopped")
+
+
+def server(app: ASGIApp) -> Server:
+    return Server(
+        uvicorn.Config(
+            app,
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            http="httptools",
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            timeout_keep_alive=75,
+            h11_max_incomplete_event_size=65536,
+        )
+    )
+
+
+async def serve_on(server: Server, listener: socket.socket) -> None:
+    await server.serve(sockets=[listener])
+
+
+async def stop_on_signal(servers: list[Server], face: McpFace) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for number in signals:
+            if servers[0].should_exit:
+                os._exit(
+                    128 + number
+                )  # children end with us: pipes close, the kernel kills the rest
+            logger.info("stopping; a second signal stops at once")
+            face.close()  # or streams that clients hold open would keep us
+            for each in servers:
+                each.should_exit = True
+
+
+async def serve_pipes(listener: socket.socket, face: McpFace) -> None:
+    """Give each connection to the MCP face, as if it were the standard streams of a process."""
+
+    async def serve_pipe(stream: SocketStream) -> None:
+        async with stream:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await face.serve_pipe(stream, stream)
+
+    pipes = await SocketListener.from_socket(listener)
+    await pipes.serve(serve_pipe)
+
+
+async def serve_one(loaded: Loaded, environ: Mapping[str, str], line: socket.socket) -> None:
+    """Be the daemon of one MCP client, at the other end of `line`, until it hangs up or a signal comes.
+
+    Raises `SettingsError`.
+    """
+    async with (
+        open_daemon(loaded, environ) as daemon,
+        open_mcp(daemon) as face,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(cancel_on_signal, tasks.cancel_scope)
+        stream = await SocketStream.from_socket(line)
+        async with stream:
+            await face.serve_pipe(stream, stream)
+        tasks.cancel_scope.cancel()
+
+
+async def cancel_on_signal(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            scope.cancel()
+            return
+
+
+# ── listeners ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def tcp_listener(host: str, port: int) -> Iterator[socket.socket]:
+    """A bound TCP socket. Raises `InTheWay`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1024)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise InTheWay(
+            f"can't listen on {host}:{port}: {error.strerror}; stop what uses it, or choose another with --listen HOST:PORT"
+        ) from error
+    with listener:
+        yield listener
+
+
+@contextmanager
+def unix_listener(path: Path) -> Iterator[socket.socket]:
+    """A bound Unix socket that only this user can open. Raises `InTheWay` when a daemon listens there."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with listener:
+        if path.exists():
+            if answers(path):
+                raise InTheWay(
+                    f"a daemon for this configuration is running already (it answers on {path}); stop it first"
+                )
+            path.unlink()
+        previous = os.umask(0o177)
+        try:
+            listener.bind(str(path))
+        finally:
+            os.umask(previous)
+        listener.listen(1024)
+        listener.setblocking(False)
+        try:
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def answers(path: Path) -> bool:
+    """Whether somebody listens on a Unix socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+# ── logs ──────────────────────────────────────────────────────────────────────────────────────────
+
+LEVELS = {
+    "trace": 5,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+def set_up_logs(level: str, file: Path | None) -> None:
+    """Ours at `level`, other packages' from warnings on; to stderr and, rotating, to a file."""
+    layout = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if file is not None:
+        private_directory(file.parent)
+        handlers.append(
+            logging.handlers.RotatingFileHandler(
+                file, maxBytes=10 * 2**20, backupCount=3, encoding="utf-8"
+            )
+        )
+    for handler in handlers:
+        handler.setFormatter(layout)
+    logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
+    logging.getLogger("mcpproxy").setLevel(LEVELS[level])
