@@ -24,7 +24,7 @@ from mcpproxy.request import Request
 from mcpproxy.sandbox.frames import BadFrame
 from mcpproxy.sandbox.pool import Pool, Vm
 from mcpproxy.sandbox.typescript import Transformer
-from mcpproxy.sandbox.worker import OUT_OF_MEMORY
+from mcpproxy.sandbox.worker import OUT_OF_MEMORY, unfenced
 from mcpproxy.script import (
     Answer,
     Call,
@@ -204,14 +204,15 @@ class Execution:
 
     async def _job(self) -> bytes:
         request = self._request
+        source = unfenced(request.source)
         compiled, refused = None, None
         if request.language == "typescript":
-            done = await self._transformer.transform(request.source)
+            done = await self._transformer.transform(source)
             compiled, refused = done.text, done.refusal
         # ASCII, so that whatever a JSON string may hold arrives.
         return json.dumps(
             {
-                "source": request.source,
+                "source": source,
                 "language": request.language,
                 "compiled": compiled,
                 "refusal": refused,

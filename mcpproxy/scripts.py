@@ -186,13 +186,14 @@ def read_script(path: Path) -> str:
         raise Unusable(
             "unreadable" if kind is None or stat.S_ISREG(kind) else "non-regular"
         ) from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise Unusable("non-regular")
-        try:
-            data = file.read(MAX_BYTES + 1)
-        except OSError as error:
-            raise Unusable("unreadable") from error
+        data = read_all(descriptor, MAX_BYTES + 1)
+    except OSError as error:
+        raise Unusable("unreadable") from error
+    finally:
+        os.close(descriptor)
     if not data:
         raise Unusable("empty")
     if len(data) > MAX_BYTES:
@@ -201,6 +202,15 @@ def read_script(path: Path) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise Unusable("unreadable") from error
+
+
+def read_all(descriptor: int, limit: int) -> bytes:
+    """At most `limit` bytes."""
+    pieces: list[bytes] = []
+    while limit > 0 and (piece := os.read(descriptor, limit)):
+        pieces.append(piece)
+        limit -= len(piece)
+    return b"".join(pieces)
 
 
 def _kind(path: Path) -> int | None:

@@ -266,7 +266,7 @@ class Run:
         self._parser = parser
         self._job = job
         self._file = "script.ts" if job["language"] == "typescript" else "script.js"
-        self._positions = Positions(unfenced(job["source"]))
+        self._positions = Positions(job["source"])
         self._mode = "plain"
         engine.line = line
 
