@@ -1,218 +1,145 @@
-"""The first thing a request meets: which page sent it, under which name, and with which key.
+"""The door: who may talk to us at all, and as whom. The first thing a request meets.
 
-A web page can make a browser send us requests, and can point a name of its own at this machine
-(DNS rebinding). So the names we answer to are listed exactly, and a foreign `Origin` is refused,
-before anything of the request is read. It does not defend against other programs of this user.
-
-    Host ─> Origin ─> key ─> a Caller in the request's state, next to its request_id
+Against web pages: `Host` must be one of ours (a rebound DNS name isn't), `Origin` must be ours or
+absent. Against everybody else: the administrator's key, except that MCP is open on loopback while
+`require_mcp_auth` is off. A wrong key is never better than none. On the Unix socket, which only this
+user can open, everybody is local.
 """
 
 from __future__ import annotations
 
 import hmac
-import logging
+import json
 import re
 import uuid
-from collections.abc import Iterable
-from contextvars import ContextVar
-from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlencode
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mcpproxy.errors import Refused
 from mcpproxy.policy import ADMIN, ANONYMOUS, LOCAL, Caller
-from mcpproxy.replies import refused
+from mcpproxy.settings import Settings
 
-if TYPE_CHECKING:
-    from mcpproxy.settings import Settings
-
-logger = logging.getLogger(__name__)
-
-REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="-")
-"""Of the request that is being served, for log lines."""
-
-PUBLIC = frozenset({"/livez", "/readyz", "/health", "/healthz", "/ready"})
-"""What anyone may ask: whether we are there."""
-
-SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?")
-ORIGIN = re.compile(r"(https?)://([^/]+)")
-DEFAULT_PORTS = {"http": 80, "https": 443}
-ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
-
-KEY_NEEDED = (
-    "a key is needed: send it as X-API-Key, as Authorization: Bearer, or as ?apikey=; "
-    "it is api_key in the configuration file"
-)
-KEY_WRONG = "the key that was sent is not the right one; it is api_key in the configuration file"
-
-
-class Names:
-    """The names under which we may be addressed."""
-
-    def __init__(self, listen_host: str, trusted: Iterable[str]) -> None:
-        self._own = {"127.0.0.1", "localhost", "[::1]", bracketed(listen_host.lower())}
-        self._any_address = listen_host in ANY_ADDRESS
-        entries = [entry.lower() for entry in trusted]
-        self._trusted = {entry for entry in entries if not entry.startswith(".")}
-        self._below = tuple(entry for entry in entries if entry.startswith("."))
-
-    def own(self, host: str, port: int | None, at: tuple[str, int | None]) -> bool:
-        """Whether this is us, without anything in between; `at` is where the connection came in."""
-        known = host in self._own or (self._any_address and host == bracketed(at[0]))
-        return known and port in (None, at[1])
-
-    def trusted(self, host: str, port: int | None) -> bool:
-        """Whether the operator said that a proxy in front of us goes by this name."""
-        return (
-            host in self._trusted
-            or f"{host}:{port}" in self._trusted
-            or host.endswith(self._below)
-            or "*" in self._trusted
-        )
-
-
-def bracketed(host: str) -> str:
-    """A host as it stands in a URL."""
-    return f"[{host}]" if ":" in host else host
-
-
-def authority(text: str) -> tuple[str, int | None] | None:
-    """Host and port of what a Host header or an origin names; None if it can't be one."""
-    found = AUTHORITY.fullmatch(text.lower())
-    return (found[1], int(found[2]) if found[2] else None) if found else None
+OPEN = frozenset({"/livez", "/readyz", "/healthz", "/ready"})
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Guard:
-    """Lets a request through with a caller, or answers it. `local` is for the user's own socket."""
+    """ASGI middleware; puts `caller` and `request_id` into the request's state."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, *, local: bool = False) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, *, local: bool) -> None:
         self._app = app
         self._local = local
-        self._names = Names(settings.host, settings.trusted_hosts)
         self._key = settings.api_key.get_secret_value().encode()
-        self._mcp_open = settings.loopback and not settings.require_mcp_auth
+        self._anonymous_mcp = settings.loopback and not settings.require_mcp_auth
+        self._names = {"127.0.0.1", "localhost", "::1", settings.host.lower()}
+        self._names |= {name.lower() for name in settings.trusted_hosts if not name.startswith(".")}
+        self._below = tuple(name.lower() for name in settings.trusted_hosts if name.startswith("."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        assert scope["type"] == "http", scope["type"]
-        headers = Headers(scope)
-        request_id = headers.request_id()
-        state = scope.setdefault("state", {})
-        state["request_id"] = request_id
-        REQUEST_ID.set(request_id)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        given = headers.get(b"x-request-id", "")
+        request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        found = self._judge(scope, headers)
+        if isinstance(found, Refusal):
+            await refuse(send, found.status, found.code, found.message, request_id)
+            return
+        scope.setdefault("state", {}).update(caller=found, request_id=request_id)
+        marked = (b"x-request-id", request_id.encode())
 
-        async def stamped(message: Message) -> None:
+        async def send_marked(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [
-                    *message.get("headers", ()),
-                    (b"x-request-id", request_id.encode()),
-                ]
+                message = {**message, "headers": [*message.get("headers", ()), marked]}
             await send(message)
 
-        try:
-            state["caller"] = self.admit(scope, headers)
-        except Refused as refusal:
-            logger.warning("%s %s is refused: %s", scope["method"], shown(scope["path"]), refusal)
-            challenge = {"www-authenticate": "Bearer"} if refusal.code == "UNAUTHORIZED" else None
-            await refused(scope, refusal, challenge)(scope, receive, stamped)
-            return
-        await self._app(scope, receive, stamped)
+        await self._app(scope, receive, send_marked)
 
-    def admit(self, scope: Scope, headers: Headers) -> Caller:
-        """Who asks. Raises `Refused`. Takes the key out of the query, so that nobody logs it."""
-        sent = headers.keys(scope)
-        direct = self._local or self._check_host(scope, headers)
-        self._check_origin(scope, headers)
+    def _judge(self, scope: Scope, headers: dict[bytes, str]) -> Caller | Refusal:
+        host = headers.get(b"host", "")
+        if not self._ours(hostname(f"//{host}")):
+            return Refusal(
+                421,
+                "FORBIDDEN",
+                f"the Host {host[:100]!r} is not ours; use 127.0.0.1 or localhost, or add it to trusted_hosts",
+            )
+        origin = headers.get(b"origin")
+        if origin is not None and not self._ours(hostname(origin)):
+            return Refusal(403, "FORBIDDEN", "requests from web pages are refused (Origin)")
         if self._local:
             return LOCAL
-        if scope["path"] in PUBLIC:
-            return ANONYMOUS
-        if sent:
-            if all(hmac.compare_digest(key, self._key) for key in sent) and self._key:
+        path = scope["path"]
+        key = self._given_key(scope, headers)
+        if key is not None:
+            if hmac.compare_digest(key.encode("utf-8", "surrogateescape"), self._key):
                 return ADMIN
-            raise Refused("UNAUTHORIZED", KEY_WRONG)
-        # What a proxy passes on comes from elsewhere, however close the proxy is.
-        if self._mcp_open and direct and is_mcp(scope["path"]):
+            return Refusal(
+                401, "UNAUTHORIZED", "the API key is wrong; it is `api_key` in the configuration"
+            )
+        if path in OPEN or (self._anonymous_mcp and (path == "/mcp" or path.startswith("/mcp/"))):
             return ANONYMOUS
-        raise Refused("UNAUTHORIZED", KEY_NEEDED)
-
-    def _check_host(self, scope: Scope, headers: Headers) -> bool:
-        """Whether the name in the request is our own, rather than that of a proxy in front."""
-        named = headers.text(b"host")
-        found = authority(named[0]) if len(named) == 1 else None
-        if found is not None:
-            if self._names.own(*found, at(scope)):
-                return True
-            if self._names.trusted(*found):
-                return False
-        raise Refused(
-            "FORBIDDEN",
-            f"the Host header ({shown(', '.join(named))}) is not a name of this daemon; "
-            "a proxy in front of it is named in trusted_hosts",
+        return Refusal(
+            401,
+            "UNAUTHORIZED",
+            "an API key is needed: send it as X-API-Key or Authorization: Bearer; it is `api_key` in the configuration",
         )
 
-    def _check_origin(self, scope: Scope, headers: Headers) -> None:
-        for origin in headers.text(b"origin"):
-            found = ORIGIN.fullmatch(origin.lower())
-            named = authority(found[2]) if found else None
-            if found and named:
-                host, port = named[0], named[1] or DEFAULT_PORTS[found[1]]
-                if self._names.own(host, port, at(scope)) or self._names.trusted(host, port):
-                    continue
-            raise Refused("FORBIDDEN", f"requests from the web page {shown(origin)} are refused")
+    def _ours(self, name: str | None) -> bool:
+        return name is not None and (
+            name in self._names or (bool(self._below) and name.endswith(self._below))
+        )
+
+    @staticmethod
+    def _given_key(scope: Scope, headers: dict[bytes, str]) -> str | None:
+        if (key := headers.get(b"x-api-key")) is not None:
+            return key
+        scheme, _, token = headers.get(b"authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return token.strip()
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        return query["apikey"][0] if "apikey" in query else None
 
 
-class Headers:
-    """What the guard needs of a request's headers."""
-
-    WANTED = frozenset({b"host", b"origin", b"x-api-key", b"authorization", b"x-request-id"})
-
-    def __init__(self, scope: Scope) -> None:
-        self._found = [pair for pair in scope["headers"] if pair[0] in self.WANTED]
-
-    def all(self, wanted: bytes) -> list[bytes]:
-        return [value for name, value in self._found if name == wanted]
-
-    def text(self, wanted: bytes) -> list[str]:
-        return [value.decode("latin-1") for value in self.all(wanted)]
-
-    def request_id(self) -> str:
-        """The caller's own, where it is one that can stand in a log; else a new one."""
-        given = self.all(b"x-request-id")
-        if len(given) == 1 and SANE_ID.fullmatch(given[0]):
-            return given[0].decode()
-        return uuid.uuid4().hex
-
-    def keys(self, scope: Scope) -> list[bytes]:
-        """What was sent as a key, in the first of the three places that holds something."""
-        queried = take_apikey(scope)
-        bearers = [
-            value[7:].strip() if value[:7].lower() == b"bearer " else b""
-            for value in self.all(b"authorization")
-        ]
-        return self.all(b"x-api-key") or bearers or queried
+class Refusal:
+    def __init__(self, status: int, code: str, message: str) -> None:
+        self.status = status
+        self.code = code
+        self.message = message
 
 
-def take_apikey(scope: Scope) -> list[bytes]:
-    """Take `apikey` out of the query."""
-    if b"apikey" not in scope["query_string"]:
-        return []
-    pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-    scope["query_string"] = urlencode([pair for pair in pairs if pair[0] != "apikey"]).encode()
-    return [value.encode("utf-8", "surrogateescape") for name, value in pairs if name == "apikey"]
+def hostname(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
 
 
-def at(scope: Scope) -> tuple[str, int | None]:
-    """Our own end of the connection."""
-    host, port = scope.get("server") or ("", None)
-    return host, port
+async def refuse(send: Send, status: int, code: str, message: str, request_id: str) -> None:
+    """Answer with the envelope that all refusals share; `ok` and `success` serve both kinds of readers."""
+    body: dict[str, Any] = {
+        "ok": False,
+        "success": False,
+        "error": {"code": code, "message": message},
+        "request_id": request_id,
+    }
+    headers = [(b"x-request-id", request_id.encode())]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await respond(send, status, json.dumps(body).encode(), headers)
 
 
-def is_mcp(path: str) -> bool:
-    return path == "/mcp" or path.startswith("/mcp/")
-
-
-def shown(text: str) -> str:
-    """Foreign text as it may stand in a message."""
-    return repr(text[:100])
+async def respond(
+    send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]] | None = None
+) -> None:
+    """One whole JSON answer."""
+    fixed = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+    await send(
+        {"type": "http.response.start", "status": status, "headers": [*fixed, *(headers or [])]}
+    )
+    await send({"type": "http.response.body", "body": body})
