@@ -44,6 +44,8 @@ Progress = Callable[[int, str], Awaitable[None]]
 """Told after each call: how many are done, and the last one as "server:tool"."""
 
 SIGSYS, SIGXCPU = 31, 24
+FRAMES_AT_ONCE = 32
+"""After so many frames of one script it is the others' turn."""
 JOINING_SECONDS = 5.0
 """How long a look at the catalog waits for servers that are being connected for the first time."""
 
@@ -187,9 +189,11 @@ class Execution:
             vm.post(job)
             try:
                 while script.outcome is None:
-                    for frame in await vm.receive():
-                        for command in script.heard(read_frame(frame)):
+                    for n, frame in enumerate(await vm.receive(), 1):
+                        for command in script.heard(read_frame(frame), len(frame)):
                             self._do(command, vm, tasks)
+                        if n % FRAMES_AT_ONCE == 0:
+                            await anyio.lowlevel.checkpoint()
                     while script.crowded and script.outcome is None:
                         self._room = anyio.Event()
                         await self._room.wait()

@@ -22,8 +22,9 @@ from mcpproxy.errors import CallError
 LEDGER_ENTRIES = 100
 MAX_BATCH = 100
 MAX_PARALLEL = 32
-CROWD = 1000
-"""Typed calls that may wait for their turn; past that nothing more is read from the VM for a while."""
+CROWD, CROWD_BYTES = 20_000, 16 * 2**20
+"""Calls that may wait for their turn, and the bytes of their frames; past either, nothing more is read
+from the VM for a while."""
 
 LOG_LEVELS = frozenset({"log", "info", "warn", "error", "debug"})
 FINAL_CODES = frozenset({"INVALID_ARGS", "MAX_TOOL_CALLS_EXCEEDED", "SERVER_NOT_ALLOWED"})
@@ -48,6 +49,8 @@ class Call:
     ms: int = 0
     reply: int = 0
     """Number of the VM's frame this answers."""
+    size: int = 0
+    """Bytes it came in."""
     batch: Batch | None = None
     slot: int = 0
 
@@ -155,6 +158,8 @@ class Script:
         self._lanes: dict[int, Lane] = {}  # by the number of a call that runs
         self._refused: set[str] = set()
         self._made = 0
+        self._size = 0
+        self._held = 0
         self._ledger: list[Call] = []
         self._open: dict[int, Call] = {}
         self.logs: list[dict[str, str]] = []
@@ -163,10 +168,14 @@ class Script:
 
     # what the VM says
 
-    def heard(self, frame: object) -> list[Command]:
-        """Commands that follow from a frame. Raises `Misbehaved` for what is no frame of ours."""
+    def heard(self, frame: object, size: int = 0) -> list[Command]:
+        """Commands that follow from a frame of `size` bytes.
+
+        Raises `Misbehaved` for what is no frame of ours.
+        """
         if self.outcome is not None:
             return []
+        self._size = size
         match frame:
             case {
                 "t": "call",
@@ -228,7 +237,7 @@ class Script:
 
     def _request(self, server: str, tool: str, arguments: dict[str, Any], reply: int) -> Call:
         self._made += 1
-        call = Call(self._made, server, tool, arguments, reply=reply)
+        call = Call(self._made, server, tool, arguments, reply=reply, size=self._size)
         if len(self._ledger) < LEDGER_ENTRIES:
             self._ledger.append(call)
         return call
@@ -243,6 +252,7 @@ class Script:
                 self._refused.add(error.code)
             return error.envelope()
         self._open[call.n] = call
+        self._held += call.size
         return None
 
     def _lone(
@@ -259,6 +269,7 @@ class Script:
         cap = self._parallel if parallel is None else parallel
         if type(cap) is not int or not 1 <= cap <= MAX_PARALLEL:
             raise Misbehaved(f"max_parallel {cap!r}")
+        self._size //= len(elements)
         batch = Batch(number, [None] * len(elements), len(elements))
         lane = Lane(cap)
         for slot, element in enumerate(elements):
@@ -291,7 +302,7 @@ class Script:
     @property
     def crowded(self) -> bool:
         """Whether so many calls wait that the VM should wait, too."""
-        return len(self._typed.waiting) >= CROWD
+        return len(self._open) >= CROWD or self._held >= CROWD_BYTES
 
     # what became of the calls
 
@@ -306,6 +317,7 @@ class Script:
         if not envelope["ok"]:
             call.code = envelope["error"]["code"]
         self._open.pop(call.n, None)
+        self._held -= call.size
         lane = self._lanes.pop(call.n)
         lane.running -= 1
         if self.outcome is not None:

@@ -167,10 +167,11 @@ def test_nothing_follows_from_what_comes_after_the_end():
     assert machine.finished(running, OK) == []
 
 
-def test_a_thousand_waiting_typed_calls_are_a_crowd():
+def test_many_waiting_calls_or_large_ones_are_a_crowd():
     machine = script(parallel=1)
-    for n in range(1, 1002):
-        machine.heard(call(n, typed=True))
+    assert not machine.crowded
+    for n in range(1, 5):
+        machine.heard(call(n, typed=True), size=4 * 2**20)
     assert machine.crowded
 
 

@@ -57,8 +57,8 @@ MACHINES = {
             "munmap": 11, "brk": 12, "mremap": 25, "madvise": 28,
             # locks and clocks that libc and the interpreter use
             "futex": 202, "sched_yield": 24, "clock_gettime": 228, "gettimeofday": 96,
-            # os.urandom, and the return from a signal handler
-            "getrandom": 318, "rt_sigreturn": 15, "rt_sigprocmask": 14,
+            # os.urandom, the peak of memory, and the return from a signal handler
+            "getrandom": 318, "getrusage": 98, "rt_sigreturn": 15, "rt_sigprocmask": 14,
             # the end
             "exit": 60, "exit_group": 231,
         },
@@ -70,7 +70,7 @@ MACHINES = {
             "read": 63, "write": 64, "ppoll": 73, "sendto": 206, "recvfrom": 207,
             "munmap": 215, "brk": 214, "mremap": 216, "madvise": 233,
             "futex": 98, "sched_yield": 124, "clock_gettime": 113, "gettimeofday": 169,
-            "getrandom": 278, "rt_sigreturn": 139, "rt_sigprocmask": 135,
+            "getrandom": 278, "getrusage": 165, "rt_sigreturn": 139, "rt_sigprocmask": 135,
             "exit": 93, "exit_group": 94,
         },
         {"mmap": 222, "mprotect": 226},

@@ -18,9 +18,11 @@ import heapq
 import json
 import os
 import re
+import resource
 import select
 import socket
 import struct
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -268,6 +270,7 @@ class Run:
         self._file = "script.ts" if job["language"] == "typescript" else "script.js"
         self._positions = Positions(job["source"])
         self._mode = "plain"
+        self._peak = peak_bytes()
         engine.line = line
 
     def run(self) -> None:
@@ -357,13 +360,17 @@ class Run:
     # how it ended
 
     def _report(self) -> None:
-        self._engine.context.set_memory_limit(self._job["memory_bytes"] + SPARE_BYTES)
+        limit = self._job["memory_bytes"]
+        self._engine.context.set_memory_limit(limit + SPARE_BYTES)
         text = self._engine.call("report")
         if text.startswith('{"t":"done"'):
             self._done(text)
             return
         frame = json.loads(text)
         stack = frame["stack"]
+        if frame["message"] == "Uncaught null" and peak_bytes() - self._peak > limit // 2:
+            # Without memory for its own error object, the engine throws null.
+            frame["kind"] = "memory"
         if frame["kind"] == "syntax" and self._compiles(self._positions.program):
             frame["kind"] = "error"  # it compiled: the script threw this one
         if POSITION.search(stack):
@@ -436,6 +443,11 @@ class Run:
 
 PREVIEW_BYTES = 2048
 codecs.lookup("utf-16-le")  # its module is read from a file, which a VM can't do later
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had resident."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def code_points(text: str, units: int) -> int:
