@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
 Way = Literal["stdio", "streamable-http", "sse"]
 
 INHERITED = (
-    "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
+    "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "TZ", "TMPDIR",
 )  # fmt: skip
-"""All that a server sees of our environment, besides what its settings give it."""
+"""All that a server sees of our environment, besides LC_* and what its settings give it."""
 
 REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 LOG_BYTES = 5 * 2**20
@@ -77,7 +78,7 @@ class Secrets:
         return REFERENCE.sub(value, text)
 
     def hide(self, text: str) -> str:
-        for value, reference in self.known.items():
+        for value, reference in sorted(self.known.items(), key=lambda pair: -len(pair[0])):
             if len(value) > 3:
                 text = text.replace(value, reference)
         return text
@@ -150,7 +151,11 @@ def program(settings: ServerSettings, secrets: Secrets) -> Program:
     """What to start, and in which environment. Raises `Unreachable` where it isn't there."""
     if not settings.command:
         raise Unreachable("it has no command")
-    env = {name: secrets.environ[name] for name in INHERITED if name in secrets.environ}
+    env = {
+        name: value
+        for name, value in secrets.environ.items()
+        if name in INHERITED or name.startswith("LC_")
+    }
     for name, value in settings.env.items():
         env[name] = secrets.resolve(value, f"env.{name}")
     cwd = settings.working_dir and os.path.expanduser(
@@ -180,12 +185,13 @@ def _log_file(logs: Path, name: str) -> logging.handlers.RotatingFileHandler:
     handler = logging.handlers.RotatingFileHandler(
         logs / f"{safe}.log", maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True
     )
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     return handler
 
 
-def _note(handler: logging.Handler, secrets: Secrets, line: str) -> None:
-    text = secrets.hide(line)
+def _note(handler: logging.Handler, secrets: Secrets, lines: list[str]) -> None:
+    """Write them down, each with the time, all at once."""
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+    text = secrets.hide("\n".join(f"{stamp} {line}" for line in lines))
     handler.handle(logging.LogRecord("stderr", logging.INFO, "", 0, text, None, None))
 
 

@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0
 JITTER = 0.2
+STEADY = 10.0
+"""Seconds after which a connection counts as a success: one that ends at once makes the pauses grow, too."""
 GAP = 0.2
 """Seconds after a failed attempt in which a call doesn't cause another one."""
 PINGS = 3
@@ -83,9 +85,11 @@ class Link:
         self._era: Era | None = None
         self._way: Way | None = None
         self._delay = FIRST_DELAY
-        self._failed_at = -math.inf
+        self._failed_at = self._ready_at = -math.inf
+        self._trying = False
+        """Whether an attempt runs whose result isn't known yet."""
         self._tried = anyio.Event()
-        """Set when the attempt that runs, or else the next one, is over; then there is another."""
+        """Set when the attempt that runs, or else the next one, has a result; then there is another."""
         self._wake = anyio.Event()
         self._reason = ""
 
@@ -106,9 +110,7 @@ class Link:
         if (found := self.connection) is not None:
             return found
         if anyio.current_time() - self._failed_at >= GAP:
-            tried = self._tried
-            self._wake.set()
-            await tried.wait()
+            await self._next_result()
         return self.connection
 
     def drop(self, connection: Connection, reason: str) -> None:
@@ -120,10 +122,15 @@ class Link:
 
     async def restart(self) -> None:
         """Connect anew; returns when that was tried."""
-        tried = self._tried
         if self._connection is not None:
             self.drop(self._connection, "it is being restarted")
-        self._wake.set()
+        await self._next_result()
+
+    async def _next_result(self) -> None:
+        """Have an attempt made now, unless one runs already, and wait for what comes of it."""
+        tried = self._tried
+        if not self._trying:
+            self._wake.set()
         await tried.wait()
 
     def rest(self, state: str, why: str) -> None:
@@ -149,7 +156,10 @@ class Link:
         while True:
             self._wake = anyio.Event()
             self.next_attempt = None
+            self._trying = True
             await self._attempt()
+            if not self._trying and anyio.current_time() - self._ready_at > STEADY:
+                self._delay = FIRST_DELAY
             pause = self._delay * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
             self._delay = min(2 * self._delay, LONGEST_DELAY)
             self.next_attempt = anyio.current_time() + pause
@@ -159,7 +169,8 @@ class Link:
                 self.seen.error,
                 pause,
             )
-            self._try_over()
+            if self._trying:
+                self._try_over()
             with anyio.move_on_after(pause):
                 await self._wake.wait()
 
@@ -169,7 +180,7 @@ class Link:
             await self._connect()
         except Lost as error:
             self._connection = None
-            if self.seen.state != "ready":
+            if self._trying:
                 self._failed_at = anyio.current_time()
                 self._era = self._way = None
             self._show(replace(self.seen, state="down", error=str(error)))
@@ -227,7 +238,7 @@ class Link:
         self, connection: Connection, way: Way, definitions: Iterable[Mapping[str, Any]]
     ) -> None:
         self._connection = connection
-        self._era, self._way, self._delay = connection.era, way, FIRST_DELAY
+        self._era, self._way, self._ready_at = connection.era, way, anyio.current_time()
         tools = merged(self.settings.name, self.seen.tools, definitions)
         logger.info(
             "server '%s' is ready: %d tools, protocol %s",
@@ -239,6 +250,7 @@ class Link:
         self._try_over()
 
     def _try_over(self) -> None:
+        self._trying = False
         self.settled.set()
         self._tried.set()
         self._tried = anyio.Event()

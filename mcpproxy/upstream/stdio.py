@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 from collections import deque
@@ -34,6 +35,14 @@ logger = logging.getLogger(__name__)
 CHUNK = 1 << 18
 GRACE = 1.0
 """Seconds for each step of closing: after the end of stdin, after SIGTERM, after SIGKILL."""
+AFTERMATH = 0.5
+"""Seconds in which the output of a process that ended is still read, if others hold its pipe open."""
+LONGEST_MESSAGE = 1 << 28
+"""Bytes of one message; who sends more is cut off, before it takes our memory."""
+TURN = 64
+"""Lines that are handled before others get their turn."""
+NOTED = 100
+"""Lines per connection that are no messages and are logged; the rest isn't."""
 POLL = 0.01
 RING = 200
 """Lines of stderr that are kept."""
@@ -65,7 +74,8 @@ class Child:
         code = self.process.returncode
         ended = "" if code is None else f"the process ended with {outcome(code)}"
         last = " | ".join(line for line in list(self.stderr)[-3:] if line.strip())[-500:]
-        return "; ".join(part for part in (ended, last and f"its stderr: {last}") if part)
+        said = last and f"its stderr: {last}"
+        return "; ".join(part for part in (self.reader.fault, ended, said) if part)
 
 
 def outcome(code: int) -> str:
@@ -79,8 +89,8 @@ def outcome(code: int) -> str:
 
 
 @asynccontextmanager
-async def open_child(program: Program, note: Callable[[str], None]) -> AsyncIterator[Child]:
-    """The server, running for as long as the block; `note` gets each line of its stderr.
+async def open_child(program: Program, note: Callable[[list[str]], None]) -> AsyncIterator[Child]:
+    """The server, running for as long as the block; `note` gets the lines of its stderr.
 
     Raises `OSError` when it can't be started.
     """
@@ -110,6 +120,7 @@ async def open_child(program: Program, note: Callable[[str], None]) -> AsyncIter
             try:
                 tasks.start_soon(_listen, stderr, child.stderr, note)
                 tasks.start_soon(child.writer.flush)
+                tasks.start_soon(_watch, child)
                 yield child
             finally:
                 with anyio.CancelScope(shield=True):
@@ -133,18 +144,27 @@ def guarded() -> list[str]:
     return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
 
 
-async def _listen(fd: int, ring: deque[str], note: Callable[[str], None]) -> None:
-    """Take what the server says on stderr, line by line, until it closes it."""
+async def _watch(child: Child) -> None:
+    """End the connection with its process, though a process that it left may hold the pipes open."""
+    await child.process.wait()
+    await anyio.sleep(AFTERMATH)
+    await child.reader.aclose()
+
+
+async def _listen(fd: int, ring: deque[str], note: Callable[[list[str]], None]) -> None:
+    """Take what the server says on stderr until it closes it; who floods it is slowed down."""
     part = b""
     while data := await _read(fd):
         *lines, part = (part + data).split(b"\n")
         while len(part) > LONGEST_LINE:
             lines.append(part[:LONGEST_LINE])
             part = part[LONGEST_LINE:]
-        for line in lines:
-            text = line.decode("utf-8", "replace").rstrip()
-            ring.append(text)
-            note(text)
+        if lines:
+            texts = [line.decode("utf-8", "replace").rstrip() for line in lines]
+            ring.extend(texts)
+            note(texts)
+        if len(data) > LONGEST_LINE:
+            await anyio.sleep(POLL)
 
 
 async def _read(fd: int) -> bytes:
@@ -172,13 +192,12 @@ async def _close(child: Child) -> None:
         tasks.start_soon(child.reader.drain)  # who is stuck in a write doesn't see its stdin end
         child.writer.close()
         await _exit(process)
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, number)
-            if await _gone(process, group):
-                break
-        else:
-            logger.warning("process group %d is still there after SIGKILL", group)
+        _signal(group, signal.SIGTERM)
+        if not await _gone(process, group):
+            _signal(group, signal.SIGKILL)
+            # of the group only the leader is ours to wait for; nobody survives that signal
+            if not await _exit(process):
+                logger.warning("process %d is still there after SIGKILL", group)
         tasks.cancel_scope.cancel()
 
 
@@ -188,14 +207,19 @@ async def _exit(process: anyio.abc.Process) -> bool:
     return process.returncode is not None
 
 
+def _signal(group: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
 async def _gone(process: anyio.abc.Process, group: int) -> bool:
     """Whether the child and everyone in its group ended in time."""
-    if not await _exit(process):
-        return False
     with anyio.move_on_after(GRACE):
+        await process.wait()
         while _alive(group):  # noqa: ASYNC110 - nothing tells when a group has ended
             await anyio.sleep(POLL)
-    return not _alive(group)
+        return True
+    return False
 
 
 def _alive(group: int) -> bool:
@@ -230,12 +254,20 @@ class Lines(_Stream):
         self._fd = fd
         self._parts: list[bytes] = []
         self._lines: deque[bytes] = deque()
+        self._size = 0
+        self._handled = 0
+        self._noise = 0
         self._closed = False
+        self.fault = ""
+        """What it did that made us stop reading."""
 
     async def receive(self) -> SessionMessage | Exception:
         while True:
             while self._lines:
-                message = parse(self._lines.popleft(), self._name)
+                self._handled += 1
+                if not self._handled % TURN:
+                    await anyio.lowlevel.checkpoint()
+                message = parse(self._lines.popleft(), self._odd)
                 if message is not None:
                     return SessionMessage(message)
             if self._closed:
@@ -251,11 +283,23 @@ class Lines(_Stream):
             raise anyio.EndOfStream
         first, newline, rest = data.partition(b"\n")
         self._parts.append(first)
+        self._size += len(first)
         if newline:
             self._lines.append(b"".join(self._parts))
             *lines, last = rest.split(b"\n")
             self._lines.extend(lines)
-            self._parts = [last]
+            self._parts, self._size = [last], len(last)
+        elif self._size > LONGEST_MESSAGE:
+            self._parts.clear()
+            self.fault = f"it sent a message of more than {LONGEST_MESSAGE >> 20} MiB"
+            raise anyio.EndOfStream
+
+    def _odd(self, what: str, line: bytes) -> None:
+        self._noise += 1
+        if self._noise <= NOTED:
+            logger.info("server '%s' wrote %s: %r", self._name, what, line[:200])
+        if self._noise == NOTED:
+            logger.info("server '%s': more such lines are not logged", self._name)
 
     async def drain(self) -> None:
         """Read and forget until the server closes its side."""
@@ -264,7 +308,9 @@ class Lines(_Stream):
                 pass
 
     async def aclose(self) -> None:
+        """Whoever waits in `receive` is told; the descriptor belongs to the child."""
         self._closed = True
+        anyio.notify_closing(self._fd)
 
     def __aiter__(self) -> Self:
         return self
@@ -352,6 +398,9 @@ class Pen(_Stream):
         self.close()
 
 
+OBJECT = re.compile(rb"\s*\{")
+
+
 # ── messages ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -364,21 +413,26 @@ def encode(message: types.JSONRPCMessage) -> bytes:
     return text.encode() + b"\n"
 
 
-def parse(line: bytes, name: str) -> types.JSONRPCMessage | None:
-    """The message in a line; None, and a word in the log, for what is none."""
-    if not line.strip():
+def parse(line: bytes, odd: Callable[[str, bytes], None]) -> types.JSONRPCMessage | None:
+    """The message in a line; None for what is none, of which `odd` is told unless it is empty."""
+    if not OBJECT.match(line):
+        if not line.isspace() and line:
+            odd("a line that is no message", line)
         return None
     try:
         data = _load(line)
     except (ValueError, RecursionError):
-        logger.info("%s wrote a line that is no message: %r", name, line[:200])
+        odd("a line that is no message", line)
         return None
-    if isinstance(data, dict) and "method" not in data and (number := data.get("id")) is not None:
-        return _answer(data, number, name)
+    if "method" not in data and (number := data.get("id")) is not None:
+        if isinstance(number, int | str) and not isinstance(number, bool):
+            return _answer(data, number)
+        odd("an answer to no request", line)
+        return None
     try:
         return types.jsonrpc_message_adapter.validate_python(data, by_name=False)
     except ValueError:
-        logger.info("%s wrote JSON that is no message: %r", name, line[:200])
+        odd("JSON that is no message", line)
         return None
 
 
@@ -393,11 +447,8 @@ def _load(line: bytes) -> Any:
         return json.loads(clean.decode("utf-16-le", "replace"))
 
 
-def _answer(data: dict[str, Any], number: Any, name: str) -> types.JSONRPCMessage | None:
+def _answer(data: dict[str, Any], number: int | str) -> types.JSONRPCMessage:
     """A response, and an error in place of one that breaks the protocol: its call must not hang."""
-    if not isinstance(number, int | str) or isinstance(number, bool):
-        logger.info("%s answered a request that is none: id %r", name, number)
-        return None
     result, error = data.get("result"), data.get("error")
     if isinstance(result, dict):
         return types.JSONRPCResponse(jsonrpc="2.0", id=number, result=result)
