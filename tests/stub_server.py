@@ -1,342 +1,412 @@
-"""A stdio MCP server for tests, made of the standard library alone: it does what it is told.
+"""An MCP server over stdio that behaves as badly as a test asks for. Standard library only.
 
-One thread, one select loop, so several sleeping calls are in flight at once. Each event that a test
-may want to see is one JSON line in the file $STUB_LOG.
+    python -I -S stub_server.py [--era both|legacy|modern] [switches below]
 
-STUB_ERA=modern       speak 2026-07-28 only (else the handshake of 2025-11-25 only)
-STUB_SILENT=1         ignore server/discover instead of refusing it
-STUB_INIT_DELAY       milliseconds before the first answer, or "never"
-STUB_LIST_DELAY       the same for tools/list
-STUB_ODD=1            more tools, with odd schemas
-STUB_PAGES=n          n tools on each page of the list
-STUB_STUBBORN=1       ignore SIGTERM and the end of stdin
-STUB_FORK=1           leave a grandchild, in the same process group
-STUB_EXIT=text        say so on stderr and end with status 3 before anything else
+Calls run at once, each in a thread, and stop when they are cancelled. It ends with its stdin.
 """
 
 from __future__ import annotations
 
-import heapq
+import argparse
 import json
 import os
-import select
 import signal
+import subprocess
 import sys
+import threading
 import time
 
-MODERN = "2026-07-28"
-LEGACY = "2025-11-25"
-ENV = os.environ
-
-
-def schema(required=(), **properties):
-    return {
-        "type": "object",
-        "properties": {name: {"type": kind} for name, kind in properties.items()},
-        "required": list(required),
-    }
-
-
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
 TREE = {
     "type": "object",
     "properties": {"root": {"$ref": "#/$defs/Node"}},
     "$defs": {
         "Node": {
             "type": "object",
-            "properties": {"value": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/Node"}}},
+            "properties": {
+                "value": {"type": "string"},
+                "children": {"type": "array", "items": {"$ref": "#/$defs/Node"}},
+            },
             "required": ["value"],
         }
     },
 }
+PULL = {
+    "type": "object",
+    "properties": {
+        "owner": {"type": "string"},
+        "repo": {"type": "string"},
+        "pullNumber": {"type": "integer"},
+    },
+    "required": ["owner", "repo", "pullNumber"],
+}
+INFO = {"name": "stub", "version": "1"}
+ID_KEY = "io.modelcontextprotocol/subscriptionId"
+OBJECT = {"type": "object"}
+NUMBERS = {
+    "type": "object",
+    "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
+    "required": ["a", "b"],
+}
+USER = {
+    "type": "object",
+    "properties": {"username": {"type": "string", "description": "Login name."}},
+    "required": ["username"],
+}
 TOOLS = {
-    "echo": {"description": "Give the arguments back.", "inputSchema": {"type": "object"}},
-    "json_text": {"description": "Give the arguments back as JSON in one text block.", "inputSchema": {"type": "object"}},
-    "plain_text": {"description": "Give a text back.", "inputSchema": schema(text="string")},
-    "both": {"description": "Structured content and a text that differs from it.", "inputSchema": {"type": "object"}},
-    "blocks": {"description": "Several blocks of several kinds.", "inputSchema": {"type": "object"}},
-    "fail": {"description": "Fail with a message.", "inputSchema": schema(message="string")},
-    "flaky": {"description": "Fail when i is fail_at.", "inputSchema": schema(i="integer", fail_at="integer")},
-    "rpc_error": {"description": "Answer with a JSON-RPC error.", "inputSchema": {"type": "object"}},
-    "sleep": {"description": "Answer after some milliseconds.", "inputSchema": schema(ms="number")},
+    "echo": ("Give the arguments back.", OBJECT),
+    "json_text": ("Give the arguments back as JSON in a text block.", OBJECT),
+    "plain_text": ("Say `text`.", OBJECT),
+    "fail": ("Report an error as tools do, with `message`.", OBJECT),
+    "rpc_error": ("Answer with a protocol error of `code` and `message`.", OBJECT),
+    "sleep": ("Answer after `ms` milliseconds.", OBJECT),
+    "add": ("Add two numbers.", NUMBERS),
+    "big": ("Answer with `bytes` letters.", OBJECT),
+    "crash": ("End the process with `status` without an answer.", OBJECT),
+    "hang": ("Never answer.", OBJECT),
+    "grow": ("Have one more tool (`name`), and say so.", OBJECT),
+    "shrink": ("Have one tool less (`name`), and say so.", OBJECT),
+    "ping": ("Answer at once.", OBJECT),
+    "progress": ("Report `steps` steps of progress, then answer.", OBJECT),
+    "stats": ("What happened so far; begin anew with `reset`.", OBJECT),
+    "get_user": ("Look up a user.", USER),
+    "environment": ("The environment variables in `names`; all names without it.", OBJECT),
+    "whoami": ("The process, and the `_meta` that the call came with.", OBJECT),
+    "odd": ("Answer with `result` as it is.", OBJECT),
+    "line": ("Write `line` as it is, with the request's id for %ID%.", OBJECT),
+    "both": ("Structured content, and a text that says another thing.", OBJECT),
+    "blocks": ("Blocks of several kinds.", OBJECT),
+    "flaky": ("Fail when `i` is `fail_at`.", OBJECT),
+    "noise": ("Write lines that are no messages, then answer.", OBJECT),
+    "get_pull_request": ("One pull request of a repository.", PULL),
+    "tree": ("Takes a tree.", TREE),
+    **{
+        name: (f"A tool called {name}.", OBJECT)
+        for name in ("delete", "constructor", "list.items", "a-b", "a_b", "then", "__proto__")
+    },
+}
+MORE = {
     "add": {
-        "description": "Add two numbers.",
-        "inputSchema": schema(["a", "b"], a="number", b="number"),
-        "outputSchema": schema(["sum"], sum="number"),
+        "outputSchema": {"type": "object", "properties": {"sum": {"type": "number"}}},
         "annotations": {"readOnlyHint": True},
     },
-    "big": {"description": "A result of so many bytes.", "inputSchema": schema(bytes="integer")},
-    "noise": {"description": "Write lines that are no messages, then answer.", "inputSchema": {"type": "object"}},
-    "crash": {"description": "End the process without an answer.", "inputSchema": {"type": "object"}},
-    "hang": {"description": "Never answer.", "inputSchema": {"type": "object"}},
-    "grow": {"description": "Get another tool.", "inputSchema": schema(name="string")},
-    "ping": {"description": "Say pong.", "inputSchema": {"type": "object"}},
-    "count": {"description": "How many calls there were.", "inputSchema": {"type": "object"}},
-    "stats": {"description": "Calls in flight, now and at most.", "inputSchema": schema(reset="boolean")},
-    "get_user": {"description": "A user by name.", "inputSchema": schema(["username"], username="string"), "annotations": {"readOnlyHint": True}},
-    "get_pull_request": {
-        "description": "One pull request of a repository.",
-        "inputSchema": schema(["owner", "repo", "pullNumber"], owner="string", repo="string", pullNumber="integer"),
-    },
-    "environment": {"description": "Environment variables by name; all names without any.", "inputSchema": {"type": "object"}},
-    "progress": {"description": "Report progress so many times.", "inputSchema": schema(steps="integer")},
-    "tree": {"description": "Takes a tree.", "inputSchema": TREE},
-    "wire": {"description": "Answer with exactly this result.", "inputSchema": schema(["result"], result="object")},
-    "raw": {"description": "Write exactly this line; %ID% is the request's id.", "inputSchema": schema(["line"], line="string")},
-} | {
-    name: {"description": f"A tool called {name}.", "inputSchema": {"type": "object"}}
-    for name in ["delete", "constructor", "list.items", "a-b", "a_b", "then", "__proto__"]
-}  # fmt: skip
-ODD = {
-    "odd_empty": {"inputSchema": {}},
-    "odd_true": {"inputSchema": True},
-    "odd_none": {},
-    "odd_dangling": {"inputSchema": {"type": "object", "properties": {"x": {"$ref": "#/$defs/nowhere"}}}},
-    "odd_pointer": {"inputSchema": {"type": "object", "properties": {"x": {"type": "string"}, "y": {"$ref": "#/properties/x"}}}},
-    "odd_false": {"inputSchema": {"type": "object", "properties": {"never": False}}},
-}  # fmt: skip
+    "get_user": {"annotations": {"readOnlyHint": True}},
+}
+NOISE = b'not a message\n\n[1, 2]\n\xff\xfe\n{"half": \n{"jsonrpc":"2.0","id":987654,"result":{}}\n'
+MALFORMED = [
+    {"description": "no name"},
+    {"name": 7},
+    "no object",
+    {"name": "no_schema", "x-own": {"kept": [1, None]}, "annotations": {"readOnlyHint": True, "ownHint": 1}},
+    {"name": "odd_schema", "inputSchema": {}},
+    {"name": "true_schema", "inputSchema": True},
+    {"name": "dangling", "inputSchema": {"type": "object", "properties": {"x": {"$ref": "#/$defs/nowhere"}}}},
+    {"name": "pointer", "inputSchema": {"type": "object", "properties": {"x": {"type": "string"}, "y": {"$ref": "#/properties/x"}}}},
+]  # fmt: skip
 
 
-def note(event, **more):
-    if path := ENV.get("STUB_LOG"):
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps({"event": event, "pid": os.getpid(), **more}) + "\n")
-
-
-def text(value):
-    return {"type": "text", "text": value}
-
-
-class Failure(Exception):
-    def __init__(self, code, message, data=None):
-        super().__init__(message)
-        self.error = {"code": code, "message": message} | ({} if data is None else {"data": data})
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    flag = parser.add_argument
+    flag("--era", choices=("both", "legacy", "modern"), default="both")
+    flag(
+        "--silent", action="store_true", help="ignore requests of the other era, don't refuse them"
+    )
+    flag("--mute", action="store_true", help="never answer anything")
+    flag("--slow-init", type=float, default=0, metavar="SECONDS", help="before the first answer")
+    flag("--deaf-to-pings", action="store_true", help="don't answer pings")
+    flag("--noise", action="store_true", help="write garbage on stdout between messages")
+    flag(
+        "--flood", type=int, default=0, metavar="BYTES", help="write so much to stderr at the start"
+    )
+    flag("--stubborn", action="store_true", help="ignore the end of stdin, SIGTERM and SIGINT")
+    flag("--grandchild", metavar="FILE", help="start a stubborn process and write its pid there")
+    flag("--starts", metavar="FILE", help="append our pid there")
+    flag("--fail", type=int, default=0, metavar="N", help="with --starts: exit at once N times")
+    flag("--malformed", action="store_true", help="have odd entries in the list of tools")
+    flag("--tools", type=int, default=0, metavar="N", help="have N more tools")
+    flag("--page", type=int, default=0, metavar="N", help="list so many tools at a time")
+    flag("--ttl", type=int, default=0, metavar="MS", help="how long the list holds (modern)")
+    flag("--instructions", default="Stub instructions.")
+    flag("--leave", action="store_true", help="end after the first tools/list")
+    return parser.parse_args()
 
 
 class Stub:
-    def __init__(self):
-        self.modern = ENV.get("STUB_ERA") == "modern"
-        self.tools = {**TOOLS, **(ODD if ENV.get("STUB_ODD") else {})}
-        self.timers = []
-        self.running = {}
-        self.listeners = []
-        self.calls = self.high_water = self.order = 0
+    def __init__(self, chosen: argparse.Namespace) -> None:
+        self.options = chosen
+        self.lock = threading.RLock()
+        self.tools = [
+            {"name": name, "description": text, "inputSchema": schema, **MORE.get(name, {})}
+            for name, (text, schema) in TOOLS.items()
+        ]
+        self.tools += [
+            {"name": f"tool_{n}", "description": f"Tool {n}.", "inputSchema": OBJECT}
+            for n in range(chosen.tools)
+        ]
+        self.malformed = MALFORMED if chosen.malformed else []
+        self.calls: dict[object, threading.Event] = {}
+        self.listeners: list[object] = []
+        self.handshake = False
+        self.reset()
 
-    # the wire
+    def reset(self) -> None:
+        self.in_flight, self.high_water, self.total = 0, 0, 0
+        self.cancelled: list[str] = []
 
-    def write(self, data):
-        while data:
-            try:
-                data = data[os.write(1, data) :]
-            except BrokenPipeError:
+    def send(self, message: dict) -> None:
+        with self.lock:
+            if self.options.noise:
+                sys.stdout.buffer.write(NOISE)
+            line = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":"))
+            sys.stdout.buffer.write(line.encode() + b"\n")
+            sys.stdout.buffer.flush()
+
+    def serve(self) -> None:
+        for line in sys.stdin.buffer:
+            message = json.loads(line)
+            if not self.options.mute and "method" in message:
+                self.hear(message)
+
+    def hear(self, message: dict) -> None:
+        method, params = message["method"], message.get("params") or {}
+        if "id" not in message:
+            if method == "notifications/cancelled":
+                with self.lock:
+                    if event := self.calls.get(params.get("requestId")):
+                        event.set()
+        elif method == "tools/call":
+            threading.Thread(target=self.call, args=(message["id"], params), daemon=True).start()
+        elif (answer := self.answer(method, params, message["id"])) is not None:
+            self.send({"id": message["id"], **answer})
+            if method == "tools/list" and self.options.leave:
                 os._exit(0)
 
-    def send(self, **message):
-        self.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-
-    def reply(self, number, result):
-        if self.modern:
-            result = {"resultType": "complete", **result}
-            result["_meta"] = {**result.get("_meta", {}), "io.modelcontextprotocol/serverInfo": {"name": "stub", "version": "1"}}
-        self.send(id=number, result=result)
-
-    def after(self, seconds, act):
-        self.order += 1
-        heapq.heappush(self.timers, (time.monotonic() + seconds, self.order, act))
-
-    def later(self, variable, act):
-        delay = ENV.get(variable)
-        if delay != "never":
-            self.after(float(delay) / 1000, act) if delay else act()
-
-    # requests
-
-    def handle(self, message):
-        method, number, params = message.get("method"), message.get("id"), message.get("params") or {}
-        if number is None:
-            if method == "notifications/cancelled":
-                self.cancel(params.get("requestId"))
-            return
-        try:
-            self.answer(method, number, params)
-        except Failure as failure:
-            self.send(id=number, error=failure.error)
-
-    def answer(self, method, number, params):
-        if self.modern and method != "server/discover" and params.get("_meta", {}).get("io.modelcontextprotocol/protocolVersion") != MODERN:
-            raise Failure(-32022, "unsupported protocol version", {"supported": [MODERN], "requested": LEGACY})
+    def answer(self, method: str, params: dict, number: object) -> dict | None:
+        modern = "io.modelcontextprotocol/protocolVersion" in (params.get("_meta") or {})
+        if self.options.era == ("legacy" if modern else "modern"):
+            if self.options.silent:
+                return None
+            return refusal(-32601 if modern else -32022, "another era", {"supported": [MODERN]})
+        capabilities = {"tools": {"listChanged": True}}
+        if method in ("initialize", "server/discover") and self.options.slow_init:
+            time.sleep(self.options.slow_init)
         match method:
-            case "server/discover" if self.modern:
-                self.later("STUB_INIT_DELAY", lambda: self.reply(number, self.hello() | {"supportedVersions": [MODERN], "ttlMs": 0, "cacheScope": "private"}))
-            case "server/discover" if ENV.get("STUB_SILENT"):
-                note("ignored", method=method)
             case "initialize":
-                self.later("STUB_INIT_DELAY", lambda: self.reply(number, self.hello() | {"protocolVersion": LEGACY}))
+                self.handshake = True
+                return result(
+                    protocolVersion=LEGACY, capabilities=capabilities, serverInfo=INFO,
+                    instructions=self.options.instructions,
+                )  # fmt: skip
+            case "server/discover":
+                return stamped(
+                    supportedVersions=[MODERN], capabilities=capabilities, ttlMs=0,
+                    cacheScope="private", instructions=self.options.instructions,
+                )  # fmt: skip
             case "ping":
-                self.reply(number, {})
+                return None if self.options.deaf_to_pings else result()
             case "tools/list":
-                self.later("STUB_LIST_DELAY", lambda: self.reply(number, self.page(params.get("cursor"))))
+                return self.listing(params, modern)
             case "subscriptions/listen":
                 self.listeners.append(number)
-                self.notify("notifications/subscriptions/acknowledged", {"notifications": {"toolsListChanged": True}}, number)
-            case "tools/call":
-                self.start(number, params)
-            case _:
-                raise Failure(-32601, f"Method not found: {method}")
+                wanted = {"toolsListChanged": True}
+                acknowledged = {"notifications": wanted, "_meta": {ID_KEY: number}}
+                self.send(
+                    {"method": "notifications/subscriptions/acknowledged", "params": acknowledged}
+                )
+                return None
+        return refusal(-32601, f"Method not found: {method}")
 
-    def hello(self):
-        return {
-            "capabilities": {"tools": {"listChanged": True}},
-            "serverInfo": {"name": "stub", "version": "1"},
-            "instructions": "A stub. Do not rely on it.",
-        }
+    def listing(self, params: dict, modern: bool) -> dict:
+        entries = [*self.malformed, *self.tools]
+        start, page = int(params.get("cursor") or 0), self.options.page or len(entries)
+        more = {"nextCursor": str(start + page)} if start + page < len(entries) else {}
+        shown = {"tools": entries[start : start + page], **more}
+        if modern:
+            return stamped(ttlMs=self.options.ttl, cacheScope="private", **shown)
+        return result(**shown)
 
-    def page(self, cursor):
-        entries = [{"name": name, **definition} for name, definition in self.tools.items()]
-        if ENV.get("STUB_ODD"):
-            entries += [{"description": "no name"}, "not even an object"]
-        size, start = int(ENV.get("STUB_PAGES", len(entries))), int(cursor or 0)
-        page = {"tools": entries[start : start + size]}
-        if start + size < len(entries):
-            page["nextCursor"] = str(start + size)
-        return page | ({"ttlMs": 0, "cacheScope": "private"} if self.modern else {})
-
-    def notify(self, method, params, listener):
-        self.send(method=method, params={**params, "_meta": {"io.modelcontextprotocol/subscriptionId": listener}})
+    def changed(self) -> None:
+        method = "notifications/tools/list_changed"
+        if self.handshake:
+            self.send({"method": method})
+        for number in self.listeners:
+            self.send({"method": method, "params": {"_meta": {ID_KEY: number}}})
 
     # calls
 
-    def start(self, number, params):
+    def call(self, number: object, params: dict) -> None:
         name, args = params.get("name"), params.get("arguments") or {}
-        if name not in self.tools:
-            raise Failure(-32602, f"Unknown tool: {name}")
-        self.calls += 1
-        self.running[number] = name
-        self.high_water = max(self.high_water, len(self.running))
-        note("call", tool=name, arguments=args if len(str(args)) < 10000 else "long", meta=params.get("_meta"))
+        stopped = threading.Event()
+        with self.lock:
+            self.calls[number] = stopped
+            self.total += 1
+            self.in_flight += name != "stats"
+            self.high_water = max(self.high_water, self.in_flight)
         try:
-            result = self.run(name, args, number, params)
-        except Failure:
-            del self.running[number]
-            raise
-        if result is not None:
-            self.done(number, result)
+            answer = self.run(name, args, params.get("_meta") or {}, stopped)
+        finally:
+            with self.lock:
+                del self.calls[number]
+                self.in_flight -= name != "stats"
+        if stopped.is_set():
+            with self.lock:
+                self.cancelled.append(name)
+        elif name == "line":
+            raw = args["line"].replace("%ID%", str(number)) + "\n"
+            with self.lock:
+                sys.stdout.buffer.write(raw.encode("utf-8", "surrogatepass"))
+                sys.stdout.buffer.flush()
+        else:
+            self.send({"id": number, **answer})
+        if name in ("grow", "shrink"):
+            self.changed()
 
-    def done(self, number, result):
-        if self.running.pop(number, None) is not None:
-            note("done", id=number)
-            self.reply(number, result)
-
-    def cancel(self, number):
-        note("cancelled", tool=self.running.pop(number, None))
-
-    def run(self, name, args, number, params):
+    def run(self, name: str, args: dict, meta: dict, stopped: threading.Event) -> dict:
         match name:
+            case "echo":
+                return data(args)
             case "json_text":
-                return {"content": [text(json.dumps(args))]}
+                return text(json.dumps(args))
             case "plain_text":
-                return {"content": [text(args.get("text", "just words"))]}
-            case "both":
-                return {"content": [text("the text says this")], "structuredContent": {"says": "that"}}
-            case "blocks":
-                return {"content": [text("a"), {"type": "image", "data": "aGk=", "mimeType": "image/png"}, {"type": "odd", "x": 1}, text("b")]}
+                return text(args.get("text", "just words"))
             case "fail":
-                return {"content": [text(args.get("message", "it failed"))], "isError": True}
-            case "flaky":
-                bad = args.get("i") == args.get("fail_at")
-                return {"content": [text(f"item {args.get('i')} {'failed' if bad else 'went well'}")], "isError": bad}
+                return text(args.get("message", "it failed"), isError=True)
             case "rpc_error":
-                raise Failure(4321, "the upstream says no")
+                return refusal(args.get("code", -32099), args.get("message", "the stub says no"))
             case "sleep":
-                self.after(args.get("ms", 0) / 1000, lambda: self.done(number, {"content": [text("slept")]}))
+                stopped.wait(args.get("ms", 0) / 1000)
+                return data({"slept": args.get("ms", 0)})
             case "add":
-                total = args["a"] + args["b"]
-                return {"content": [text(str(total))], "structuredContent": {"sum": total}}
+                return data({"sum": args["a"] + args["b"]})
             case "big":
-                return {"content": [text("x" * args["bytes"])]}
-            case "noise":
-                self.write(b"this is no JSON\n[1, 2]\n{\"jsonrpc\": \"2.0\", \"id\": 999999, \"result\": {}}\n\n\xff\xfe\n")
-                return {"content": [text("after the noise")]}
+                return text("x" * args.get("bytes", 0))
             case "crash":
-                print("out of cheese", file=sys.stderr, flush=True)
-                os._exit(3)
+                print("last words", file=sys.stderr, flush=True)
+                os._exit(args.get("status", 3))
             case "hang":
-                pass
+                stopped.wait()
+                return text("never")
             case "grow":
-                new = args.get("name", "grown")
-                self.tools = {new: {"description": "Came later.", "inputSchema": {"type": "object"}}, **self.tools}
-                for listener in self.listeners:
-                    self.notify("notifications/tools/list_changed", {}, listener)
-                if not self.modern:
-                    self.send(method="notifications/tools/list_changed")
-                return {"content": [text(f"grew {new}")]}
+                more = {"name": args["name"], "description": "New.", "inputSchema": OBJECT}
+                self.tools.insert(args.get("at", len(self.tools)), more)
+                return text("grown")
+            case "shrink":
+                self.tools = [tool for tool in self.tools if tool["name"] != args["name"]]
+                return text("shrunk")
             case "ping":
-                return {"content": [text("pong")]}
-            case "count":
-                return {"content": [], "structuredContent": {"count": self.calls}}
-            case "stats":
-                seen = {"in_flight": len(self.running), "high_water": self.high_water}
-                self.high_water = 0 if args.get("reset") else self.high_water
-                return {"content": [], "structuredContent": seen}
-            case "get_user":
-                return {"content": [], "structuredContent": {"username": args.get("username"), "id": 42}}
-            case "get_pull_request":
-                return {"content": [], "structuredContent": {"number": args.get("pullNumber"), "repo": f"{args.get('owner')}/{args.get('repo')}", "state": "open"}}
-            case "environment":
-                names = args.get("names", sorted(ENV))
-                return {"content": [], "structuredContent": {name: ENV.get(name) for name in names}}
+                return data({"pong": True})
             case "progress":
-                token = params.get("_meta", {}).get("progressToken")
-                for step in range(args.get("steps", 3)):
-                    self.send(method="notifications/progress", params={"progressToken": token, "progress": step + 1, "total": args.get("steps", 3), "message": f"step {step + 1}"})
-                return {"content": [text("all steps done")]}
-            case "wire":
-                return dict(args["result"])
-            case "raw":
-                self.write(args["line"].replace("%ID%", str(number)).encode("utf-8", "surrogatepass") + b"\n")
-                self.running.pop(number)
-            case _:
-                return {"content": [text(json.dumps(args))], "structuredContent": {"tool": name, "arguments": args}}
+                return self.progress(args.get("steps", 2), meta.get("progressToken"))
+            case "stats":
+                return self.stats(args.get("reset", False))
+            case "get_user":
+                return data({"login": args["username"], "name": args["username"].title(), "id": 1})
+            case "environment":
+                names = args.get("names") or list(os.environ)
+                return data({each: os.environ.get(each) for each in names})
+            case "whoami":
+                return data({"pid": os.getpid(), "cwd": os.getcwd(), "meta": meta})
+            case "odd" | "line":
+                return {"result": args.get("result")}
+            case "both":
+                return text("the text says this", structuredContent={"says": "that"})
+            case "blocks":
+                image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+                first, last = {"type": "text", "text": "a"}, {"type": "text", "text": "b"}
+                return result(content=[first, image, {"type": "unheard-of"}, last])
+            case "flaky":
+                failed = args.get("i") == args.get("fail_at")
+                return text(f"item {args.get('i')}", isError=failed)
+            case "noise":
+                with self.lock:
+                    sys.stdout.buffer.write(NOISE)
+                return text("after the noise")
+            case "get_pull_request":
+                return data(
+                    {"number": args["pullNumber"], "repo": f"{args['owner']}/{args['repo']}"}
+                )
+        if any(isinstance(tool, dict) and tool.get("name") == name for tool in self.tools):
+            return data({"tool": name, **args})
+        return refusal(-32602, f"Unknown tool: {name}")
 
-    # the loop
+    def progress(self, steps: int, token: object) -> dict:
+        for step in range(1, steps + 1) if token is not None else ():
+            report = {"progressToken": token, "progress": step, "total": steps}
+            self.send({"method": "notifications/progress", "params": {**report, "message": f"step {step}"}})  # fmt: skip
+        return text("done")
 
-    def serve(self):
-        buffer, parts = b"", []
-        while True:
-            wait = max(0.0, self.timers[0][0] - time.monotonic()) if self.timers else None
-            if select.select([0], [], [], wait)[0]:
-                data = os.read(0, 1 << 20)
-                if not data:
-                    return
-                parts.append(data)
-                if b"\n" in data:
-                    *lines, buffer = b"".join(parts).split(b"\n")
-                    parts = [buffer]
-                    for line in lines:
-                        if line.strip():
-                            self.handle(json.loads(line))
-            while self.timers and self.timers[0][0] <= time.monotonic():
-                heapq.heappop(self.timers)[2]()
+    def stats(self, reset: bool) -> dict:
+        with self.lock:
+            seen = {
+                "in_flight": self.in_flight,
+                "high_water": self.high_water,
+                "total": self.total,
+                "cancelled": list(self.cancelled),
+            }
+            if reset:
+                self.reset()
+        return data(seen)
 
 
-def main():
-    note("start", argv=sys.argv[1:])
-    if said := ENV.get("STUB_EXIT"):
-        print(said, file=sys.stderr, flush=True)
-        sys.exit(3)
-    if ENV.get("STUB_FORK"):
-        child = os.fork()
-        if child == 0:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            while True:
-                signal.pause()
-        note("forked", child=child)
-    stubborn = bool(ENV.get("STUB_STUBBORN"))
-    if stubborn:
+def result(**members: object) -> dict:
+    return {"result": members}
+
+
+def stamped(**members: object) -> dict:
+    meta = {"io.modelcontextprotocol/serverInfo": INFO}
+    return {"result": {"resultType": "complete", "_meta": meta, **members}}
+
+
+def text(words: str, **members: object) -> dict:
+    return result(content=[{"type": "text", "text": words}], **members)
+
+
+def data(members: dict) -> dict:
+    return text(json.dumps(members), structuredContent=members)
+
+
+def refusal(code: int, message: str, more: object = None) -> dict:
+    error = {"code": code, "message": message}
+    return {"error": error if more is None else {**error, "data": more}}
+
+
+def begin(chosen: argparse.Namespace) -> None:
+    if chosen.starts:
+        with open(chosen.starts, "a+", encoding="ascii") as file:
+            file.seek(0)
+            before = len(file.read().split())
+            file.write(f"{os.getpid()}\n")
+        if before < chosen.fail:
+            print("not this time", file=sys.stderr, flush=True)
+            os._exit(7)
+    if chosen.stubborn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    Stub().serve()
-    note("eof")
-    while stubborn:
-        signal.pause()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if chosen.grandchild:
+        heir = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(600)"  # fmt: skip
+        child = subprocess.Popen([sys.executable, "-I", "-S", "-c", heir], stdout=subprocess.PIPE)
+        child.stdout.readline()  # so that it is as stubborn as we promise before anyone looks
+        with open(chosen.grandchild, "w", encoding="ascii") as file:
+            file.write(str(child.pid))
+    line = b"stderr " * 20 + b"\n"
+    for _ in range(0, chosen.flood, len(line)):
+        sys.stderr.buffer.write(line)
+    sys.stderr.flush()
+
+
+def main() -> None:
+    chosen = options()
+    begin(chosen)
+    stub = Stub(chosen)
+    try:
+        stub.serve()
+    except BrokenPipeError:
+        os._exit(0)
+    if chosen.stubborn:
+        while True:
+            signal.pause()
+    os._exit(0)  # threads that hang don't keep us
 
 
 if __name__ == "__main__":
