@@ -194,13 +194,13 @@ class Script:
             } if 0 < len(calls) <= MAX_BATCH:
                 return self._batch(number, calls, parallel)
             case {"t": "ask", "id": int(number), "what": str(what), **about}:
-                return [Question(number, what, about)]
+                return [Question(number, what, {str(key): value for key, value in about.items()})]
             case {"t": "log", "level": str(level), "text": str(text)} if level in LOG_LEVELS:
                 self.logs.append({"level": level, "message": text})
                 return [Note(level, text)]
             case {"t": "done" | "failed" | "large" as kind, "dropped": int(dropped), **more}:
                 self.logs_dropped = dropped
-                self.outcome = self._outcome(kind, more)
+                self.outcome = self._outcome(kind, {str(key): value for key, value in more.items()})
                 return []
         raise Misbehaved(str(frame)[:200])
 

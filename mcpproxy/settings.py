@@ -158,7 +158,7 @@ class Settings(Concurrency):
     """Largest result of a script as JSON, in bytes."""
     code_execution_queue_timeout_ms: int = Field(30_000, ge=1, le=600_000)
     """How long an execution may wait for a free process, in milliseconds."""
-    code_execution_limits: Ceilings = Ceilings()
+    code_execution_limits: Ceilings = Field(default_factory=lambda: Ceilings.model_validate({}))
     """What no request may pass."""
     code_execution_require_confinement: bool = False
     """Refuse to start where scripts can't be fully confined."""
@@ -173,9 +173,11 @@ class Settings(Concurrency):
     """Time after which an upstream's tools are listed anew when it gives no time to live."""
     tool_response_limit: int = Field(20_000, ge=0)
     """Characters of a direct tool result; 0 is any number."""
-    server_concurrency_defaults: Concurrency = Concurrency()
+    server_concurrency_defaults: Concurrency = Field(
+        default_factory=lambda: Concurrency.model_validate({})
+    )
     """Limits of the servers that set none of their own."""
-    logging: Logging = Logging()
+    logging: Logging = Field(default_factory=Logging)
     """What the daemon writes down."""
 
     @property
@@ -377,7 +379,8 @@ def _checked(
     except ValidationError as error:
         raise SettingsError("; ".join(_faults(error, path))) from error
     warnings += [
-        f"unknown setting '{name}' is kept and has no effect here" for name in _unknown(section, path)
+        f"unknown setting '{name}' is kept and has no effect here"
+        for name in _unknown(section, path)
     ]
     return section
 

@@ -447,7 +447,9 @@ codecs.lookup("utf-16-le")  # its module is read from a file, which a VM can't d
 
 def peak_bytes() -> int:
     """The most memory that this process has had resident."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
 
 
 def code_points(text: str, units: int) -> int:

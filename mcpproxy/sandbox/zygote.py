@@ -80,7 +80,8 @@ class Zygote:
         for frame in self._splitter.feed(data):
             match json.loads(frame):
                 case {"do": "fork", "id": int(number), **more}:
-                    self._fork(number, self._sockets.pop(0), more.get("probe"))
+                    act = more.get("probe")
+                    self._fork(number, self._sockets.pop(0), act if isinstance(act, str) else None)
                 case {"do": "kill", "id": int(number)}:
                     for pid, found in self._pids.items():
                         if found == number:
@@ -106,7 +107,7 @@ class Zygote:
             for standard in range(VM_DESCRIPTOR):
                 os.close(standard)
             os.closerange(VM_DESCRIPTOR + 1, 1024)
-            sys.stdin = sys.stdout = sys.stderr = None  # type: ignore[assignment]
+            sys.stdin = sys.stdout = sys.stderr = None
             sock = socket.socket(fileno=VM_DESCRIPTOR)
             if not select.select([sock], [], [], 0)[0]:
                 # Nobody waits yet: touch what every script touches, as pages are copied on the

@@ -1,0 +1,94 @@
+"""Imports point down, as docs/architecture.md draws them, and the quick paths stay quick."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mcpproxy
+
+PACKAGE = Path(mcpproxy.__file__).parent
+
+LAYERS = [
+    {"cli"},
+    {"serve"},
+    {"proxy", "api"},
+    {"guard", "toolbox", "offer", "framing"},
+    {"daemon"},
+    {"execution", "discovery"},
+    {"request", "script", "declarations", "search", "synonyms", "typings", "hints"},
+    {"sandbox", "upstream", "scripts"},
+    {"gates"},
+    {"catalog", "policy", "settings"},
+    {"names", "paths", "errors", "jsonc"},
+]
+"""From the top; a module may import from layers below its own, and from its own layer without a cycle."""
+
+
+def place(module: str) -> int:
+    return next(n for n, layer in enumerate(LAYERS) if module in layer)
+
+
+def modules() -> dict[str, set[str]]:
+    """Each module or package and what it imports of ours, lazy imports included."""
+    found: dict[str, set[str]] = {}
+    for file in PACKAGE.rglob("*.py"):
+        name = file.relative_to(PACKAGE).with_suffix("").parts[0]
+        if name == "__init__":
+            continue
+        imports = found.setdefault(name, set())
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == "mcpproxy":
+                imports |= {alias.name for alias in node.names if not alias.name.startswith("_")}
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mcpproxy."):
+                imports.add(str(node.module).split(".")[1])
+        imports.discard(name)
+    return found
+
+
+def test_every_module_has_its_layer():
+    listed = set().union(*LAYERS)
+    assert set(modules()) == listed
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_imports_point_down(name):
+    for other in modules()[name]:
+        assert place(other) >= place(name), f"{name} imports {other} from above"
+
+
+def test_no_two_modules_import_each_other():
+    graph = modules()
+
+    def reach(start: str) -> set[str]:
+        seen: set[str] = set()
+        todo = [*graph[start]]
+        while todo:
+            if (name := todo.pop()) not in seen:
+                seen.add(name)
+                todo += graph[name]
+        return seen
+
+    assert [name for name in graph if name in reach(name)] == []
+
+
+def test_the_architecture_page_names_every_module():
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert [name for name in modules() if f"`{name}" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("mcpproxy.cli", {"mcp", "pydantic", "uvicorn", "starlette", "anyio", "quickjs"}),
+        ("mcpproxy.sandbox.zygote", {"mcp", "pydantic", "uvicorn", "anyio", "click", "asyncio"}),
+    ],
+)
+def test_the_quick_paths_import_little(module, absent):
+    code = f"import sys, {module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert absent & set(done.stdout.split()) == set()
