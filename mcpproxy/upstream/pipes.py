@@ -1,0 +1,274 @@
+"""Messages as lines in a pair of pipes: what `JSONRPCDispatcher` wants of a transport, and no more.
+
+Without the tasks and queues in between that the SDK's own transport has: reading takes time in
+proportion to the bytes however long a line is, and sending is one `write` in the usual case.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Self
+
+import anyio
+import anyio.lowlevel
+import mcp_types as types
+import pydantic_core
+from mcp.shared.message import SessionMessage
+
+logger = logging.getLogger(__name__)
+
+CHUNK = 1 << 18
+LONGEST_MESSAGE = 1 << 28
+"""Bytes of one message; who sends more is cut off, before it takes our memory."""
+TURN = 64
+"""Lines that are handled before others get their turn."""
+NOTED = 100
+"""Lines per connection that are no messages and are logged; the rest isn't."""
+OBJECT = re.compile(rb"\s*\{")
+
+
+async def read(fd: int) -> bytes:
+    """Some bytes of a pipe; none at its end. Who writes without a pause doesn't keep us from others."""
+    waited = False
+    while True:
+        try:
+            data = os.read(fd, CHUNK)
+        except BlockingIOError:
+            await anyio.wait_readable(fd)
+            waited = True
+            continue
+        if not waited:
+            await anyio.lowlevel.checkpoint()
+        return data
+
+
+class _Stream:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        raise NotImplementedError
+
+
+class Lines(_Stream):
+    """The messages of a server, as they come; noise between them is logged and skipped."""
+
+    def __init__(self, name: str, fd: int) -> None:
+        self._name = name
+        self._fd = fd
+        self._parts: list[bytes] = []
+        self._lines: deque[bytes] = deque()
+        self._size = 0
+        self._handled = 0
+        self._noise = 0
+        self._closed = False
+        self.fault = ""
+        """What it did that made us stop reading."""
+
+    async def receive(self) -> SessionMessage | Exception:
+        while True:
+            while self._lines:
+                self._handled += 1
+                if not self._handled % TURN:
+                    await anyio.lowlevel.checkpoint()
+                message = parse(self._lines.popleft(), self._odd)
+                if message is not None:
+                    return SessionMessage(message)
+            if self._closed:
+                raise anyio.ClosedResourceError
+            await self._more()
+
+    async def _more(self) -> None:
+        try:
+            data = await read(self._fd)
+        except OSError as error:
+            raise anyio.EndOfStream from error
+        if not data:
+            raise anyio.EndOfStream
+        first, newline, rest = data.partition(b"\n")
+        self._parts.append(first)
+        self._size += len(first)
+        if newline:
+            self._lines.append(b"".join(self._parts))
+            *lines, last = rest.split(b"\n")
+            self._lines.extend(lines)
+            self._parts, self._size = [last], len(last)
+        elif self._size > LONGEST_MESSAGE:
+            self._parts.clear()
+            self.fault = f"it sent a message of more than {LONGEST_MESSAGE >> 20} MiB"
+            raise anyio.EndOfStream
+
+    def _odd(self, what: str, line: bytes) -> None:
+        self._noise += 1
+        if self._noise <= NOTED:
+            logger.info("server '%s' wrote %s: %r", self._name, what, line[:200])
+        if self._noise == NOTED:
+            logger.info("server '%s': more such lines are not logged", self._name)
+
+    async def drain(self) -> None:
+        """Read and forget until the server closes its side."""
+        with suppress(OSError):
+            while await read(self._fd):
+                pass
+
+    async def aclose(self) -> None:
+        """Whoever waits in `receive` is told; the descriptor belongs to the child."""
+        self._closed = True
+        anyio.notify_closing(self._fd)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+
+class Pen(_Stream):
+    """Messages to a server. What the pipe doesn't take at once, `flush` sends."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd: int | None = fd
+        self._backlog: deque[memoryview] = deque()
+        self._stuck = anyio.Event()
+        self._flowing = anyio.Event()
+
+    async def send(self, item: SessionMessage) -> None:
+        """Whole lines only: a cancelled sender's line goes out all the same, or hadn't begun.
+
+        A request waits until the server has taken it; a notification, such as the cancellation of
+        a call to a server that hangs, doesn't.
+        """
+        self._post(encode(item.message))
+        if self._backlog and isinstance(item.message, types.JSONRPCRequest):
+            await self._flowing.wait()
+            if self._fd is None:
+                raise anyio.BrokenResourceError
+
+    def _post(self, line: bytes) -> None:
+        if self._fd is None:
+            raise anyio.ClosedResourceError
+        data = memoryview(line)
+        if not self._backlog:
+            data = self._put(data)
+        if data:
+            self._backlog.append(data)
+            if len(self._backlog) == 1:
+                self._flowing = anyio.Event()
+            self._stuck.set()
+
+    def _put(self, data: memoryview) -> memoryview:
+        """Write what fits; what is left is returned."""
+        assert self._fd is not None
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except BlockingIOError:
+            return data
+        except OSError as error:
+            raise anyio.BrokenResourceError from error
+        return data
+
+    async def flush(self) -> None:
+        """Send what didn't fit, for ever. One task per child runs this."""
+        while True:
+            await self._stuck.wait()
+            try:
+                while self._backlog:
+                    assert self._fd is not None
+                    await anyio.wait_writable(self._fd)
+                    self._backlog[0] = self._put(self._backlog[0])
+                    if not self._backlog[0]:
+                        self._backlog.popleft()
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+                self.close()
+                return
+            self._stuck = anyio.Event()
+            self._flowing.set()
+
+    def close(self) -> None:
+        """The end of the server's stdin. What it didn't take by now is lost."""
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            anyio.notify_closing(fd)
+            with suppress(OSError):
+                os.close(fd)
+            self._backlog.clear()
+            self._flowing.set()
+
+    async def aclose(self) -> None:
+        self.close()
+
+
+# ── messages ────────────────────────────────────────────────────────────────────────────────────
+
+
+def encode(message: types.JSONRPCMessage) -> bytes:
+    """One line. A lone surrogate, as JavaScript allows in its strings, goes out escaped."""
+    try:
+        text = message.model_dump_json(by_alias=True, exclude_unset=True)
+    except (pydantic_core.PydanticSerializationError, UnicodeEncodeError):
+        text = json.dumps(message.model_dump(mode="python", by_alias=True, exclude_unset=True))
+    return text.encode() + b"\n"
+
+
+def parse(line: bytes, odd: Callable[[str, bytes], None]) -> types.JSONRPCMessage | None:
+    """The message in a line; None for what is none, of which `odd` is told unless it is empty."""
+    if not OBJECT.match(line):
+        if not line.isspace() and line:
+            odd("a line that is no message", line)
+        return None
+    try:
+        data = _load(line)
+    except (ValueError, RecursionError):
+        odd("a line that is no message", line)
+        return None
+    if "method" not in data and (number := data.get("id")) is not None:
+        if isinstance(number, int | str) and not isinstance(number, bool):
+            return _answer(data, number)
+        odd("an answer to no request", line)
+        return None
+    try:
+        return types.jsonrpc_message_adapter.validate_python(data, by_name=False)
+    except ValueError:
+        odd("JSON that is no message", line)
+        return None
+
+
+def _load(line: bytes) -> Any:
+    """Read JSON as servers write it: NaN is null, and a lone surrogate is U+FFFD."""
+    try:
+        return pydantic_core.from_json(line, allow_inf_nan=False)
+    except ValueError:
+        text = line.decode("utf-8", "replace")
+        data = json.loads(text, parse_constant=lambda _: None)
+        clean = json.dumps(data, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
+        return json.loads(clean.decode("utf-16-le", "replace"))
+
+
+def _answer(data: dict[str, Any], number: int | str) -> types.JSONRPCMessage:
+    """A response, and an error in place of one that breaks the protocol: its call must not hang."""
+    result, error = data.get("result"), data.get("error")
+    if isinstance(result, dict):
+        return types.JSONRPCResponse(jsonrpc="2.0", id=number, result=result)
+    if isinstance(error, dict) and isinstance(error.get("code"), int):
+        fault = types.ErrorData(
+            code=error["code"], message=str(error.get("message", "")), data=error.get("data")
+        )
+    else:
+        said = json.dumps(error if error is not None else result, default=str)[:200]
+        fault = types.ErrorData(
+            code=types.INTERNAL_ERROR, message=f"the server sent a malformed response: {said}"
+        )
+    return types.JSONRPCError(jsonrpc="2.0", id=number, error=fault)
