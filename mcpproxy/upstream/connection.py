@@ -30,7 +30,7 @@ Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 MOST_PAGES = 1000
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
-RESUBSCRIBE_SECONDS = 5.0
+RESUBSCRIBE_SECONDS, LONGEST_RESUBSCRIBE_SECONDS = 5.0, 300.0
 
 
 class Bell:
@@ -162,15 +162,18 @@ class Connection:
 
     async def watch(self) -> None:
         """Have a modern server tell when its list changes; a legacy one does so unasked."""
+        pause = RESUBSCRIBE_SECONDS
         while self.era == "modern" and self.tells_changes:
             try:
                 async with listen(self._session, tools_list_changed=True) as events:
+                    self.changed.ring()  # whatever changed while nobody listened
                     async for _ in events:
                         self.changed.ring()
+                        pause = RESUBSCRIBE_SECONDS
             except (MCPError, RuntimeError, TimeoutError) as error:
                 logger.debug("subscription ended: %s", error)
-            await anyio.sleep(RESUBSCRIBE_SECONDS)
-            self.changed.ring()  # whatever changed while nobody listened
+            await anyio.sleep(pause)
+            pause = min(2 * pause, LONGEST_RESUBSCRIBE_SECONDS)
 
 
 def _reporting(tell: Progress) -> ProgressFnT:
