@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 ToolProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
+STOPPING = "mcpproxy is stopping; try again when it is back"
+
+
 class Daemon:
     """Everything that is up, and what can be asked of it. Made by `open_daemon`."""
 
@@ -42,6 +45,8 @@ class Daemon:
         self.confinement: dict[str, bool] = {}
         """What a VM was seen not to be able to do; empty until that has been tried."""
         self._transformer = transformer
+        self._executions: set[Execution] = set()
+        self._stopping = False
 
     async def execute(
         self,
@@ -56,6 +61,8 @@ class Daemon:
         Raises `Refused` before anything runs. Cancelling it ends the script at once and cancels its
         calls upstream.
         """
+        if self._stopping:
+            raise Refused("EXECUTION_FAILED", STOPPING)
         settings = self.settings
         wanted = request.read(body, settings, self.scripts, caller)
         execution = Execution(
@@ -73,7 +80,17 @@ class Daemon:
             request_id,
             progress,
         )
-        return await execution.run()
+        self._executions.add(execution)
+        try:
+            return await execution.run()
+        finally:
+            self._executions.discard(execution)
+
+    def stop(self) -> None:
+        """End what runs and take nothing new; each caller gets a reply that says so."""
+        self._stopping = True
+        for execution in self._executions:
+            execution.stop(STOPPING)
 
     async def call(
         self,
@@ -106,7 +123,8 @@ class Daemon:
                 "running": self.pool.busy,
                 "waiting": self.pool.waiting,
                 "pool_size": self.pool.size,
-                "confinement": {**self.pool.layers, **self.confinement},
+                "confinement": self.pool.layers
+                | {f"a script can not {act}": held for act, held in self.confinement.items()},
             },
             "servers": {state: states.count(state) for state in dict.fromkeys(states)},
             "warnings": self.warnings,

@@ -19,7 +19,7 @@ import pydantic_core
 
 from mcpproxy import gates, hints, names
 from mcpproxy.catalog import Catalog
-from mcpproxy.errors import CallError, PoolBusy, WorkerError
+from mcpproxy.errors import CallError, WorkerError
 from mcpproxy.request import Request
 from mcpproxy.sandbox.frames import BadFrame
 from mcpproxy.sandbox.pool import Pool, Vm
@@ -158,18 +158,25 @@ class Execution:
         )
         self._room = anyio.Event()
         self._done = 0
+        self._scope = anyio.CancelScope()
+        self._stopped: str | None = None
         self._warnings = list(request.warnings)
 
     async def run(self) -> Reply:
         """Run it to its end. Cancelling this kills the VM and cancels the calls in flight."""
-        try:
-            async with self._pool.vm(self._limits.queue_seconds) as vm:
-                outcome = await self._within_time(vm)
-        except PoolBusy as error:
-            outcome = Outcome(ok=False, code=error.code, message=str(error))
-        except WorkerError as error:
-            outcome = Outcome(ok=False, code=error.code, message=str(error))
-        return self._reply(outcome)
+        outcome: Outcome | None = None
+        with self._scope:
+            try:
+                async with self._pool.vm(self._limits.queue_seconds) as vm:
+                    outcome = await self._within_time(vm)
+            except WorkerError as error:
+                outcome = Outcome(ok=False, code=error.code, message=str(error))
+        return self._reply(outcome or self._interrupted())
+
+    def stop(self, reason: str) -> None:
+        """End it now, whatever it does; `run` then replies with CANCELLED and this reason."""
+        self._stopped = reason
+        self._scope.cancel()
 
     async def _within_time(self, vm: Vm) -> Outcome:
         crash: WorkerError | None = None
@@ -329,16 +336,22 @@ class Execution:
 
     def _timed_out(self) -> Outcome:
         message = f"JavaScript execution timed out after {self._request.timeout_ms} ms"
-        if unknown := self._script.unknown:
-            listed = ", ".join(
-                f"call {call.n} ({call.server}:{call.tool})" for call in unknown[:10]
-            )
-            more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
-            message += (
-                f". In flight when it ended, so with an unknown outcome: {listed}{more}. "
-                "They may have had their effect: check before repeating them"
-            )
-        return Outcome(ok=False, code="TIMEOUT", message=message)
+        return Outcome(ok=False, code="TIMEOUT", message=message + self._in_flight())
+
+    def _interrupted(self) -> Outcome:
+        message = self._stopped or "the execution was cancelled"
+        return Outcome(ok=False, code="CANCELLED", message=message + self._in_flight())
+
+    def _in_flight(self) -> str:
+        """What to say of the calls whose outcome nobody knows."""
+        if not (unknown := self._script.unknown):
+            return ""
+        listed = ", ".join(f"call {call.n} ({call.server}:{call.tool})" for call in unknown[:10])
+        more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
+        return (
+            f". In flight when it ended, so with an unknown outcome: {listed}{more}. "
+            "They may have had their effect: check before repeating them"
+        )
 
     async def _crashed(self, vm: Vm, crash: WorkerError) -> Outcome:
         with anyio.move_on_after(1):

@@ -70,9 +70,9 @@ async def serve(loaded: Loaded, environ: Mapping[str, str]) -> None:
     private_directory(places.state)
     private_directory(places.socket.parent)
     with (
-        tcp_listener(settings.host, settings.port) as tcp,
         unix_listener(places.socket) as unix,
         unix_listener(places.pipe) as pipe,
+        tcp_listener(settings.host, settings.port) as tcp,
     ):
         async with (
             open_daemon(loaded, environ) as daemon,
@@ -84,7 +84,7 @@ async def serve(loaded: Loaded, environ: Mapping[str, str]) -> None:
                 server(Guard(router, settings, local=False)),
                 server(Guard(router, settings, local=True)),
             ]
-            tasks.start_soon(stop_on_signal, servers, face)
+            tasks.start_soon(stop_on_signal, servers, daemon, face)
             tasks.start_soon(serve_pipes, pipe, face)
             address = "{}:{}".format(*tcp.getsockname()[:2])
             for text in daemon.warnings:
@@ -124,7 +124,7 @@ async def serve_on(server: Server, listener: socket.socket) -> None:
     await server.serve(sockets=[listener])
 
 
-async def stop_on_signal(servers: list[Server], face: McpFace) -> None:
+async def stop_on_signal(servers: list[Server], daemon: Daemon, face: McpFace) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for number in signals:
             if servers[0].should_exit:
@@ -132,6 +132,7 @@ async def stop_on_signal(servers: list[Server], face: McpFace) -> None:
                     128 + number
                 )  # children end with us: pipes close, the kernel kills the rest
             logger.info("stopping; a second signal stops at once")
+            daemon.stop()  # so that those who wait for a script get an answer
             face.close()  # or streams that clients hold open would keep us
             for each in servers:
                 each.should_exit = True

@@ -243,9 +243,11 @@ def load(
             document[name] = value
     document |= {name: value for name, value in (overrides or {}).items() if value is not None}
     document.pop("servers", None)
-    settings = _checked(Settings, document, "", warnings)
     try:
+        settings = _checked(Settings, document, "", warnings)
         split_listen(settings.listen)
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from error
     except ValueError as error:
         raise SettingsError(f"{path}: listen {error}") from error
     warnings += [f"server '{name}' is left out: {reason}" for name, reason in errors.items()]

@@ -144,13 +144,13 @@ def run(body: dict[str, Any], config: str | None, log_level: str | None) -> NoRe
                 status, text = local.request(
                     daemon, "POST", "/api/v1/code/exec", body, timeout=patience(body, config)
                 )
-            except (OSError, http.client.HTTPException) as error:
+                envelope, refused = json.loads(text), 400 <= status < 500
+            except (OSError, http.client.HTTPException, ValueError) as error:
                 click.echo(
                     f"mcpproxy: the daemon gave no answer: {error or type(error).__name__}",
                     err=True,
                 )
                 sys.exit(RAN_AND_FAILED)
-            envelope, refused = json.loads(text), 400 <= status < 500
     except KeyboardInterrupt:
         click.echo("interrupted; the script was told to stop", err=True)
         sys.exit(INTERRUPTED)
