@@ -12,8 +12,9 @@ import hmac
 import json
 import re
 import uuid
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,7 +22,24 @@ from mcpproxy.policy import ADMIN, ANONYMOUS, LOCAL, Caller
 from mcpproxy.settings import Settings
 
 OPEN = frozenset({"/livez", "/readyz", "/healthz", "/ready"})
+OURS = ("127.0.0.1", "localhost", "[::1]")
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+# Strict, where a URL parser is kind: "evil@localhost" and "localhost/evil" are no names of ours.
+AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
+ORIGIN = re.compile(rf"https?://{AUTHORITY.pattern}", re.IGNORECASE)
+
+NO_KEY = (
+    "an API key is needed: send it as X-API-Key or Authorization: Bearer; "
+    "it is `api_key` in the configuration"
+)
+WRONG_KEY = "the API key is wrong; it is `api_key` in the configuration"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    status: int
+    code: str
+    message: str
 
 
 class Guard:
@@ -32,20 +50,20 @@ class Guard:
         self._local = local
         self._key = settings.api_key.get_secret_value().encode()
         self._anonymous_mcp = settings.loopback and not settings.require_mcp_auth
-        self._names = {"127.0.0.1", "localhost", "::1", settings.host.lower()}
-        self._names |= {name.lower() for name in settings.trusted_hosts if not name.startswith(".")}
-        self._below = tuple(name.lower() for name in settings.trusted_hosts if name.startswith("."))
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        trusted = [name.lower() for name in settings.trusted_hosts]
+        self._names = {*OURS, host.lower(), *(name for name in trusted if name[:1] != ".")}
+        self._below = tuple(name for name in trusted if name[:1] == "." and name != ".")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        given = headers.get(b"x-request-id", "")
+            raise RuntimeError(f"nothing here speaks {scope['type']}")
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        given = headers.get(b"x-request-id", b"").decode("latin-1")
         request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         found = self._judge(scope, headers)
         if isinstance(found, Refusal):
-            await refuse(send, found.status, found.code, found.message, request_id)
+            await refuse(send, found, request_id)
             return
         scope.setdefault("state", {}).update(caller=found, request_id=request_id)
         marked = (b"x-request-id", request_id.encode())
@@ -57,77 +75,61 @@ class Guard:
 
         await self._app(scope, receive, send_marked)
 
-    def _judge(self, scope: Scope, headers: dict[bytes, str]) -> Caller | Refusal:
-        host = headers.get(b"host", "")
-        if not self._ours(hostname(f"//{host}")):
+    def _judge(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller | Refusal:
+        host = headers.get(b"host", b"").decode("latin-1")
+        if not self._ours(AUTHORITY.fullmatch(host)):
             return Refusal(
                 421,
                 "FORBIDDEN",
                 f"the Host {host[:100]!r} is not ours; use 127.0.0.1 or localhost, or add it to trusted_hosts",
             )
         origin = headers.get(b"origin")
-        if origin is not None and not self._ours(hostname(origin)):
-            return Refusal(403, "FORBIDDEN", "requests from web pages are refused (Origin)")
+        if origin is not None and not self._ours(ORIGIN.fullmatch(origin.decode("latin-1"))):
+            return Refusal(403, "FORBIDDEN", "requests from foreign web pages are refused (Origin)")
         if self._local:
             return LOCAL
         path = scope["path"]
-        key = self._given_key(scope, headers)
-        if key is not None:
-            if hmac.compare_digest(key.encode("utf-8", "surrogateescape"), self._key):
-                return ADMIN
-            return Refusal(
-                401, "UNAUTHORIZED", "the API key is wrong; it is `api_key` in the configuration"
-            )
-        if path in OPEN or (self._anonymous_mcp and (path == "/mcp" or path.startswith("/mcp/"))):
+        if path in OPEN:
             return ANONYMOUS
-        return Refusal(
-            401,
-            "UNAUTHORIZED",
-            "an API key is needed: send it as X-API-Key or Authorization: Bearer; it is `api_key` in the configuration",
-        )
+        key = given_key(scope["query_string"], headers)
+        if key is not None:
+            right = self._key and hmac.compare_digest(key, self._key)
+            return ADMIN if right else Refusal(401, "UNAUTHORIZED", WRONG_KEY)
+        if self._anonymous_mcp and (path == "/mcp" or path.startswith("/mcp/")):
+            return ANONYMOUS
+        return Refusal(401, "UNAUTHORIZED", NO_KEY)
 
-    def _ours(self, name: str | None) -> bool:
-        return name is not None and (
-            name in self._names or (bool(self._below) and name.endswith(self._below))
-        )
-
-    @staticmethod
-    def _given_key(scope: Scope, headers: dict[bytes, str]) -> str | None:
-        if (key := headers.get(b"x-api-key")) is not None:
-            return key
-        scheme, _, token = headers.get(b"authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            return token.strip()
-        query = parse_qs(scope["query_string"].decode("latin-1"))
-        return query["apikey"][0] if "apikey" in query else None
+    def _ours(self, found: re.Match[str] | None) -> bool:
+        if found is None:
+            return False
+        name = found[1].lower()
+        return name in self._names or name.endswith(self._below)
 
 
-class Refusal:
-    def __init__(self, status: int, code: str, message: str) -> None:
-        self.status = status
-        self.code = code
-        self.message = message
+def given_key(query: bytes, headers: dict[bytes, bytes]) -> bytes | None:
+    """The key that came with a request, as its bytes; None when none came."""
+    if (key := headers.get(b"x-api-key")) is not None:
+        return key
+    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() == b"bearer":
+        return token.strip()
+    # As Latin-1 every byte is one character, so that this is the bytes as they came.
+    found = parse_qs(query.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
+    return found["apikey"][0].encode("latin-1") if "apikey" in found else None
 
 
-def hostname(url: str) -> str | None:
-    try:
-        return urlsplit(url).hostname
-    except ValueError:
-        return None
-
-
-async def refuse(send: Send, status: int, code: str, message: str, request_id: str) -> None:
+async def refuse(send: Send, refusal: Refusal, request_id: str) -> None:
     """Answer with the envelope that all refusals share; `ok` and `success` serve both kinds of readers."""
     body: dict[str, Any] = {
         "ok": False,
         "success": False,
-        "error": {"code": code, "message": message},
+        "error": {"code": refusal.code, "message": refusal.message},
         "request_id": request_id,
     }
     headers = [(b"x-request-id", request_id.encode())]
-    if status == 401:
+    if refusal.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    await respond(send, status, json.dumps(body).encode(), headers)
+    await respond(send, refusal.status, json.dumps(body).encode(), headers)
 
 
 async def respond(

@@ -1,0 +1,170 @@
+"""Who gets in, and as whom."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from asgi import ask
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpproxy.guard import AUTHORITY, Guard, respond
+from mcpproxy.settings import Settings
+
+KEY = "k-ünlike"
+SENT = KEY.encode()
+
+
+async def whoami(scope, receive, send):
+    state = scope["state"]
+    await respond(send, 200, f'["{state["caller"].name}", "{state["request_id"]}"]'.encode())
+
+
+def door(*, local: bool = False, **settings) -> Guard:
+    return Guard(whoami, Settings(**{"api_key": KEY, **settings}), local=local)
+
+
+async def caller(guard, path, headers=None):
+    """The name of the caller, or the status and code of the refusal."""
+    answer = await ask(guard, "GET", path, headers=headers)
+    if answer.status == 200:
+        return answer.body[0]
+    assert answer.body["ok"] is answer.body["success"] is False
+    return answer.status, answer.body["error"]["code"]
+
+
+NO, MISDIRECTED, FOREIGN = (401, "UNAUTHORIZED"), (421, "FORBIDDEN"), (403, "FORBIDDEN")
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "expected"),
+    [
+        ("/api/v1/status", {}, NO),
+        ("/api/v1/status", {"X-API-Key": "wrong"}, NO),
+        ("/api/v1/status", {"X-API-Key": ""}, NO),
+        ("/api/v1/status", {"X-API-Key": SENT}, "admin"),
+        ("/api/v1/status", {"Authorization": b"Bearer " + SENT}, "admin"),
+        ("/api/v1/status", {"Authorization": b"bearer  " + SENT}, "admin"),
+        ("/api/v1/status", {"Authorization": b"Basic " + SENT}, NO),
+        ("/api/v1/status?apikey=k-%C3%BCnlike", {}, "admin"),
+        ("/api/v1/status?apikey=", {}, NO),
+        ("/api/v1/status?apikey=wrong", {"X-API-Key": SENT}, "admin"),
+        ("/api/v1/status?apikey=k-%C3%BCnlike", {"X-API-Key": "wrong"}, NO),
+        ("/", {}, NO),
+        ("/mcp", {}, "anonymous"),
+        ("/mcp/all", {}, "anonymous"),
+        ("/mcpx", {}, NO),
+        ("/mcp", {"X-API-Key": SENT}, "admin"),
+        ("/mcp", {"X-API-Key": "wrong"}, NO),
+        ("/mcp", {"Authorization": "Bearer wrong"}, NO),
+        ("/livez", {}, "anonymous"),
+        ("/readyz", {"X-API-Key": "an old one"}, "anonymous"),
+        ("/livezz", {}, NO),
+    ],
+)
+async def test_a_key_makes_an_administrator_and_mcp_is_open_on_loopback(path, headers, expected):
+    assert await caller(door(), path, headers) == expected
+
+
+@pytest.mark.parametrize(
+    "settings", [{"require_mcp_auth": True}, {"listen": "0.0.0.0:80"}, {"listen": "10.1.2.3:80"}]
+)
+async def test_mcp_wants_a_key_when_told_so_or_when_others_can_reach_it(settings):
+    assert await caller(door(**settings), "/mcp") == NO
+    assert await caller(door(**settings), "/mcp", {"X-API-Key": SENT}) == "admin"
+
+
+async def test_without_a_configured_key_no_key_is_right():
+    assert await caller(door(api_key=""), "/api/v1/status", {"X-API-Key": ""}) == NO
+
+
+HOSTS = ["127.0.0.1", "127.0.0.1:1", "localhost:65535", "LOCALHOST", "[::1]", "[::1]:8080"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_our_own_names_are_ours_with_and_without_a_port(host):
+    assert await caller(door(), "/mcp", {"Host": host}) == "anonymous"
+    assert await caller(door(), "/mcp", {"Origin": f"http://{host}"}) == "anonymous"
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/livez", "/api/v1/code/exec"])
+@pytest.mark.parametrize(
+    "host",
+    ["", "evil.example", "127.0.0.1.evil.example", "localhost.", "evil@localhost", "localhost/evil",
+     "localhost:80:80", "localhost:", "::1", "[::1", "127.0.0.2", "127.0.0.1 ", "a\x00b", "münchen"],
+)  # fmt: skip
+async def test_any_other_host_is_misdirected_even_with_the_key(path, host):
+    assert await caller(door(), path, {"Host": host, "X-API-Key": SENT}) == MISDIRECTED
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["null", "", "http://evil.example", "http://localhost.evil.example", "http://evil@localhost",
+     "chrome-extension://localhost", "file://", "http://localhost/x", "localhost"],
+)  # fmt: skip
+async def test_pages_of_other_sites_are_refused_on_every_listener(origin):
+    headers = {"Origin": origin, "X-API-Key": SENT}
+    assert await caller(door(), "/mcp", headers) == FOREIGN
+    assert await caller(door(local=True), "/mcp", headers) == FOREIGN
+
+
+async def test_trusted_hosts_are_exact_or_everything_below_a_dot():
+    guard = door(trusted_hosts=["Proxy.example", ".Inner.example", "."])
+    names = ["proxy.example", "a.inner.example:443", "a.b.inner.example"]
+    assert [await caller(guard, "/mcp", {"Host": name}) for name in names] == ["anonymous"] * 3
+    others = ["a.proxy.example", "inner.example", "xinner.example", "evil."]
+    assert [await caller(guard, "/mcp", {"Host": name}) for name in others] == [MISDIRECTED] * 4
+
+
+@pytest.mark.parametrize(
+    ("listen", "host"), [("10.1.2.3:80", "10.1.2.3"), ("[fd00::7]:80", "[fd00::7]:80")]
+)
+async def test_the_address_we_listen_on_is_ours(listen, host):
+    headers = {"Host": host, "X-API-Key": SENT}
+    assert await caller(door(listen=listen), "/api/v1/status", headers) == "admin"
+
+
+@pytest.mark.parametrize("headers", [{}, {"X-API-Key": "wrong"}])
+async def test_on_the_unix_socket_everybody_is_local(headers):
+    assert await caller(door(local=True, require_mcp_auth=True), "/api/v1/status", headers) == (
+        "local"
+    )
+
+
+@given(st.text())
+def test_a_host_that_is_let_in_is_one_name_and_perhaps_a_port(text):
+    found = AUTHORITY.fullmatch(text)
+    assert found is None or not set("/@\\?# \t\r\n") & set(found[0])
+
+
+@pytest.mark.parametrize("given_id", ["a", "Az09._-", "x" * 64])
+async def test_a_good_request_id_is_kept(given_id):
+    answer = await ask(door(), "GET", "/mcp", headers={"X-Request-Id": given_id})
+    assert answer.body[1] == answer.headers["x-request-id"] == given_id
+
+
+@pytest.mark.parametrize("given_id", ["", "x" * 65, "a b", "ä", "a\nb", '"'])
+async def test_any_other_request_id_is_replaced(given_id):
+    answer = await ask(door(), "GET", "/mcp", headers={"X-Request-Id": given_id})
+    assert answer.body[1] == answer.headers["x-request-id"] != given_id
+    assert len(answer.body[1]) == 32
+
+
+async def test_a_refusal_has_the_request_id_twice_and_says_what_to_send():
+    answer = await ask(door(), "GET", "/api/v1/status", headers={"X-Request-Id": "mine"})
+    assert answer.body["request_id"] == answer.headers["x-request-id"] == "mine"
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert "X-API-Key" in answer.body["error"]["message"]
+
+
+async def test_nothing_that_was_sent_is_logged_or_given_back(caplog):
+    caplog.set_level(logging.DEBUG)
+    answer = await ask(door(), "GET", "/x?apikey=guess-1", headers={"X-API-Key": "guess-2"})
+    assert not caplog.text
+    assert "guess" not in answer.text + str(answer.headers)
+
+
+async def test_nothing_but_http_gets_in():
+    with pytest.raises(RuntimeError, match="websocket"):
+        await door()({"type": "websocket", "headers": []}, None, None)
