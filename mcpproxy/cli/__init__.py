@@ -91,3 +91,12 @@ def status(config: str | None) -> None:
     found = json.loads(text)
     click.echo(json.dumps(found.get("data", found), indent=2))
     sys.exit(0 if code == 200 else 1)
+
+
+@main.command()
+@config_option
+def doctor(config: str | None) -> None:
+    """Say what is wrong and what mends it. Exit status 1 when something is."""
+    from mcpproxy.cli.doctor import examine, report
+
+    sys.exit(1 if report(examine(config)) else 0)

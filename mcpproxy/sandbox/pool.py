@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import socket
 import subprocess
 import sys
@@ -101,8 +102,9 @@ class Vm:
 class Pool:
     """At most `size` scripts at once; see `open_pool`."""
 
-    def __init__(self, size: int, memory_mb: int) -> None:
+    def __init__(self, size: int, memory_mb: int, *, forks: bool) -> None:
         self.size = size
+        self._birth = "fork" if forks else "spawn"
         self.layers: dict[str, bool] = {}
         """Which parts of the confinement were set up. `verify` tells which were seen to hold."""
         self.busy = 0
@@ -242,6 +244,7 @@ class Pool:
                         ZYGOTE,
                         str(theirs.fileno()),
                         str(self._memory_bytes),
+                        self._birth,
                     ],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -306,9 +309,14 @@ class Pool:
 
 
 @asynccontextmanager
-async def open_pool(size: int, memory_mb: int) -> AsyncIterator[Pool]:
-    """A pool whose processes live no longer than this block."""
-    pool = Pool(size, memory_mb)
+async def open_pool(
+    size: int, memory_mb: int, *, forks: bool = hasattr(os, "fork")
+) -> AsyncIterator[Pool]:
+    """A pool whose processes live no longer than this block.
+
+    `forks` is whether VMs are copies of a fork server, or interpreters started ahead of need.
+    """
+    pool = Pool(size, memory_mb, forks=forks)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.run)
         yield pool

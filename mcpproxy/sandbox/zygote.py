@@ -7,6 +7,8 @@ a process that got the number later.
 
     daemon ── {"do": "fork", "id"} + socket, {"do": "kill", "id"} ──► zygote
     daemon ◄── {"ready": layers}, {"id", "pid"}, {"id", "status"} ─── zygote
+
+Where a system has no fork, it starts a fresh interpreter for each VM instead: slower, and as confined.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import os
 import select
 import signal
 import socket
+import subprocess
 import sys
 from typing import Any, NoReturn
 
@@ -29,13 +32,16 @@ VM_DESCRIPTOR = 3
 """The one descriptor a VM has."""
 
 
+NEWBORN = "from mcpproxy.sandbox.zygote import newborn; newborn()"
+
+
 class Zygote:
-    def __init__(self, control: socket.socket, memory_bytes: int) -> None:
+    """See the module. `forks` is whether VMs are copies of this process or fresh interpreters."""
+
+    def __init__(self, control: socket.socket, memory_bytes: int, *, forks: bool) -> None:
         self._control = control
         self._memory_bytes = memory_bytes
-        self._confinement = Confinement()
-        self._engine = Engine()
-        self._parser = Parser()
+        self._vm = Newborn() if forks else None
         self._pids: dict[int, int] = {}  # pid -> id
         self._splitter = frames.Splitter()
         self._sockets: list[int] = []
@@ -43,16 +49,17 @@ class Zygote:
 
     def run(self) -> NoReturn:
         """Serve until the daemon hangs up; then take all VMs along."""
-        self._confinement.die_with(os.getppid())
+        confinement = Confinement() if self._vm is None else self._vm.confinement
+        confinement.die_with(os.getppid())
         os.set_blocking(self._woken, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, who tells us
-        note_mapped()
-        self._confinement.enter_jail()
-        gc.collect()
-        gc.freeze()  # what is here stays shared with the children
-        self._tell({"ready": self._confinement.layers})
+        if self._vm is not None:
+            self._vm.enter_jail()
+            gc.collect()
+            gc.freeze()  # what is here stays shared with the children
+        self._tell({"ready": confinement.layers})
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._wakeup, select.POLLIN)
@@ -81,46 +88,38 @@ class Zygote:
             match json.loads(frame):
                 case {"do": "fork", "id": int(number), **more}:
                     act = more.get("probe")
-                    self._fork(number, self._sockets.pop(0), act if isinstance(act, str) else None)
+                    self._bear(number, self._sockets.pop(0), act if isinstance(act, str) else None)
                 case {"do": "kill", "id": int(number)}:
                     for pid, found in self._pids.items():
                         if found == number:
                             os.kill(pid, signal.SIGKILL)
         return True
 
-    def _fork(self, number: int, descriptor: int, act: str | None) -> None:
-        parent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            self._become_vm(parent, descriptor, act)
+    def _bear(self, number: int, descriptor: int, act: str | None) -> None:
+        pid = self._spawn(descriptor, act) if self._vm is None else self._fork(descriptor, act)
         os.close(descriptor)
         self._pids[pid] = number
         self._tell({"id": number, "pid": pid})
 
-    def _become_vm(self, parent: int, descriptor: int, act: str | None) -> NoReturn:
-        """In the child: shed all that is the parent's, confine, and wait for a job."""
-        try:
+    def _fork(self, descriptor: int, act: str | None) -> int:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            assert self._vm is not None
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            self._confinement.die_with(parent)
-            os.dup2(descriptor, VM_DESCRIPTOR)
-            for standard in range(VM_DESCRIPTOR):
-                os.close(standard)
-            os.closerange(VM_DESCRIPTOR + 1, 1024)
-            sys.stdin = sys.stdout = sys.stderr = None
-            sock = socket.socket(fileno=VM_DESCRIPTOR)
-            if not select.select([sock], [], [], 0)[0]:
-                # Nobody waits yet: touch what every script touches, as pages are copied on the
-                # first write to them.
-                self._parser.ask("plan", "return await 0")
-                self._engine.call("compiles", '"0"')
-            self._confinement.limit(self._memory_bytes)
-            if act is not None:
-                probe.attempt(act, sock, self._confinement)
-            self._confinement.seal()
-            work(sock, self._engine, self._parser)
-        finally:
-            os._exit(70)  # only an exception leads here
+            self._vm.live(parent, descriptor, self._memory_bytes, act)
+        return pid
+
+    def _spawn(self, descriptor: int, act: str | None) -> int:
+        arguments = [str(os.getpid()), str(descriptor), str(self._memory_bytes), act or ""]
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-c", NEWBORN, *arguments],
+            env=dict(os.environ),
+            pass_fds=[descriptor],
+        )
+        process.returncode = 0  # `_reap` collects it, Popen need not
+        return process.pid
 
     def _reap(self) -> None:
         while self._pids:
@@ -136,10 +135,55 @@ class Zygote:
         os._exit(0)
 
 
+class Newborn:
+    """What becomes a VM: the engine with its prelude, the parser, and the confinement prepared."""
+
+    def __init__(self) -> None:
+        self.confinement = Confinement()
+        self._engine = Engine()
+        self._parser = Parser()
+
+    def enter_jail(self) -> None:
+        """All that was to be read has been read."""
+        note_mapped()
+        self.confinement.enter_jail()
+
+    def live(self, parent: int, descriptor: int, memory_bytes: int, act: str | None) -> NoReturn:
+        """Shed all that is the parent's, confine, wait for a job, do it, and end."""
+        try:
+            self.confinement.die_with(parent)
+            os.dup2(descriptor, VM_DESCRIPTOR)
+            for standard in range(VM_DESCRIPTOR):
+                os.close(standard)
+            os.closerange(VM_DESCRIPTOR + 1, 1024)
+            sys.stdin = sys.stdout = sys.stderr = None
+            sock = socket.socket(fileno=VM_DESCRIPTOR)
+            if not select.select([sock], [], [], 0)[0]:
+                # Nobody waits yet: touch what every script touches, as pages are copied on the
+                # first write to them.
+                self._parser.ask("plan", "return await 0")
+                self._engine.call("compiles", '"0"')
+            self.confinement.limit(memory_bytes)
+            if act is not None:
+                probe.attempt(act, sock, self.confinement)
+            self.confinement.seal()
+            work(sock, self._engine, self._parser)
+        finally:
+            os._exit(70)  # only an exception leads here
+
+
 def main() -> NoReturn:
-    """`python -I -c ... DESCRIPTOR MEMORY_BYTES`: started by `pool.py`, not by people."""
+    """`python -I -c ... DESCRIPTOR MEMORY_BYTES fork|spawn`: started by `pool.py`, not by people."""
     # Dates are in UTC, whatever the host's zone; and libc must not look for its file later.
     os.environ.clear()
     os.environ["TZ"] = "UTC0"
     control = socket.socket(fileno=int(sys.argv[1]))
-    Zygote(control, int(sys.argv[2])).run()
+    Zygote(control, int(sys.argv[2]), forks=sys.argv[3] == "fork").run()
+
+
+def newborn() -> NoReturn:
+    """`python -I -c ... PARENT DESCRIPTOR MEMORY_BYTES [ACT]`: a VM in an interpreter of its own."""
+    vm = Newborn()
+    vm.enter_jail()
+    parent, descriptor, memory_bytes, *act = sys.argv[1:]
+    vm.live(int(parent), int(descriptor), int(memory_bytes), act[0] or None)

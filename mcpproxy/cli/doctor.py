@@ -1,0 +1,105 @@
+"""`mcpproxy doctor`: what is wrong here, and the command or setting that mends it.
+
+It looks at the configuration, at a running daemon and its servers, and has a VM try what a script
+must not be able to do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import click
+
+from mcpproxy import paths, settings
+from mcpproxy.cli import local
+from mcpproxy.errors import SettingsError, WorkerError
+from mcpproxy.sandbox.pool import open_pool
+from mcpproxy.sandbox.typescript import open_transformer
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report; `remedy` is there when something is wrong."""
+
+    what: str
+    remedy: str = ""
+
+
+def examine(config: str | None) -> list[Finding]:
+    """Everything there is to say, in the order in which it should be mended."""
+    file = paths.config_file(config)
+    try:
+        loaded = settings.load(file, os.environ, create=config is None)
+    except SettingsError as error:
+        return [Finding(f"configuration: {error}", f"edit {file}")]
+    findings = [Finding(f"configuration {file} is valid")]
+    findings += [Finding(f"configuration: {text}", f"edit {file}") for text in loaded.warnings]
+    findings += anyio.run(sandbox, loaded.settings)
+    daemon = local.find(config)
+    if daemon is None:
+        return [*findings, Finding("no daemon runs for this configuration", "mcpproxy serve")]
+    return [*findings, Finding(f"the daemon answers at {daemon.where}"), *servers(daemon)]
+
+
+async def sandbox(found: settings.Settings) -> list[Finding]:
+    """What a VM was seen not to be able to do, and whether TypeScript works."""
+    async with open_pool(1, found.code_execution_memory_mb) as pool:
+        held = await pool.verify()
+        layers = pool.layers
+    findings = [
+        Finding(f"a script can not {act}")
+        if stopped
+        else Finding(f"a script CAN {act}", "see docs/threat-model.md for what this platform lacks")
+        for act, stopped in held.items()
+    ]
+    findings += [
+        Finding(
+            f"not in force here: {layer}",
+            "a newer kernel has it; docs/threat-model.md says what remains",
+        )
+        for layer, there in layers.items()
+        if not there
+    ]
+    async with open_transformer() as transformer:
+        try:
+            await transformer.warm()
+        except WorkerError as error:
+            return [
+                *findings,
+                Finding(f"TypeScript: {error}", "reinstall mcpproxy; JavaScript works without it"),
+            ]
+    return [*findings, Finding("TypeScript works")]
+
+
+def servers(daemon: local.Running) -> Iterator[Finding]:
+    _, text = local.request(daemon, "GET", "/api/v1/servers", timeout=10)
+    for server in json.loads(text)["data"]["servers"]:
+        yield about(server)
+
+
+def about(server: dict[str, Any]) -> Finding:
+    name, state = server["name"], server["state"]
+    if state == "ready":
+        return Finding(f"server {name} is ready with {server['tools']} tools")
+    if state == "disabled":
+        return Finding(f"server {name} is disabled")
+    return Finding(
+        f"server {name} is {state}: {server.get('error') or 'no reason known yet'}",
+        f"mend its entry '{name}' in the configuration, or look into its log",
+    )
+
+
+def report(findings: list[Finding]) -> int:
+    """Print them; the number of those that want mending."""
+    wrong = 0
+    for finding in findings:
+        wrong += bool(finding.remedy)
+        click.echo(f"{'!!' if finding.remedy else 'ok'}  {finding.what}")
+        if finding.remedy:
+            click.echo(f"      {finding.remedy}")
+    return wrong

@@ -1,0 +1,70 @@
+"""The pool: forked or fresh, each VM is confined, and waiting is first come, first served."""
+
+from __future__ import annotations
+
+import json
+
+import anyio
+import pytest
+
+from mcpproxy.errors import PoolBusy
+from mcpproxy.sandbox.pool import open_pool
+
+JOB = {
+    "language": "javascript",
+    "compiled": None,
+    "refusal": None,
+    "input": {},
+    "memory_bytes": 64 * 2**20,
+    "max_result_bytes": 2**20,
+}
+
+
+async def run(pool, source):
+    async with pool.vm(10) as vm:
+        vm.post(json.dumps({**JOB, "source": source}).encode())
+        return json.loads((await vm.receive())[-1])
+
+
+@pytest.mark.parametrize("forks", [True, False], ids=["forked", "in fresh interpreters"])
+async def test_vms_run_and_are_confined(forks):
+    with anyio.fail_after(30):
+        async with open_pool(2, 64, forks=forks) as pool:
+            assert (await run(pool, "[1 + 1, new Date(0).getTimezoneOffset()]"))["value"] == [2, 0]
+            assert set((await pool.verify()).values()) == {True}
+
+
+async def test_who_came_first_is_served_first():
+    order = []
+    async with open_pool(1, 64) as pool:
+
+        async def wait(name, *, task_status):
+            task_status.started()
+            async with pool.vm(10):
+                order.append(name)
+
+        async with anyio.create_task_group() as tasks:
+            async with pool.vm(10):
+                for n, name in enumerate("abc", 1):
+                    await tasks.start(wait, name)
+                    while pool.waiting < n:
+                        await anyio.lowlevel.checkpoint()
+    assert order == ["a", "b", "c"]
+
+
+async def test_who_gives_up_leaves_the_line_to_the_others():
+    async with open_pool(1, 64) as pool, pool.vm(10):
+        with pytest.raises(PoolBusy, match="code_execution_pool_size"):
+            async with pool.vm(0.01):
+                pass
+        assert (pool.busy, pool.waiting) == (1, 0)
+
+
+async def test_as_many_run_as_the_pool_is_large():
+    async with open_pool(2, 64) as pool, pool.vm(10), pool.vm(10):
+        assert pool.busy == 2
+        with anyio.move_on_after(0.05) as waiting:
+            async with pool.vm(10):
+                pytest.fail("a third one was let in")
+        assert waiting.cancelled_caught
+        assert pool.waiting == 0
