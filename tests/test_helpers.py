@@ -1,0 +1,187 @@
+"""The standard helpers give what Node gives: each value here was printed by Node 20."""
+
+from __future__ import annotations
+
+import pytest
+from world import open_world
+
+
+@pytest.fixture(scope="module")
+def anyio_backend():
+    return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture(scope="module")
+async def world():
+    async with open_world(code_execution_pool_size=2) as world:
+        yield world
+
+
+NODE = [
+    (
+        "Array.from(new TextEncoder().encode('a\u00e9\u20ac\ud83d\ude00'))",
+        [97, 195, 169, 226, 130, 172, 240, 159, 152, 128],
+    ),
+    ("Array.from(new TextEncoder().encode('\\ud800x'))", [239, 191, 189, 120]),
+    (
+        "(() => { const u = new Uint8Array(5); return [new TextEncoder().encodeInto('a\u20acb\ud83d\ude00', u), Array.from(u)] })()",
+        [{"read": 3, "written": 5}, [97, 226, 130, 172, 98]],
+    ),
+    ("new TextDecoder().decode(new Uint8Array([226, 130, 172, 240, 159, 152, 128]))", "€😀"),
+    (
+        "new TextDecoder().decode(new Uint8Array([0xff, 0x61, 0xe2, 0x82, 0x62, 0xf0, 0x9f, 0x98]))",
+        "�a�b�",
+    ),
+    ("new TextDecoder().decode(new Uint8Array([0xef, 0xbb, 0xbf, 0x61]))", "a"),
+    (
+        "new TextDecoder('utf-8', {ignoreBOM: true}).decode(new Uint8Array([0xef, 0xbb, 0xbf, 0x61]))",
+        "\ufeffa",
+    ),
+    (
+        "(() => { try { new TextDecoder('utf-8', {fatal: true}).decode(new Uint8Array([0xff])) } catch (e) { return e.name } })()",
+        "TypeError",
+    ),
+    (
+        "(() => { const d = new TextDecoder(); return [d.decode(new Uint8Array([0xe2, 0x82]), {stream: true}), d.decode(new Uint8Array([0xac]), {stream: true}), d.decode()] })()",
+        ["", "€", ""],
+    ),
+    ("new TextDecoder().decode(new Uint8Array([0xed, 0xa0, 0x80]))", "���"),
+    ("new TextDecoder().decode(new Uint8Array([0xc0, 0x80, 0xf5]))", "���"),
+    (
+        "new URL('../b?x=1&y=a%20b#h', 'https://user:pw@example.com:8080/p/q/').href",
+        "https://user:pw@example.com:8080/p/b?x=1&y=a%20b#h",
+    ),
+    (
+        "(() => { const u = new URL('HTTP://EXAMPLE.com:80/a b/../\u00fc?q=\u00fc#f'); return [u.protocol, u.host, u.hostname, u.port, u.pathname, u.search, u.hash, u.origin, String(u), JSON.stringify(u)] })()",
+        [
+            "http:",
+            "example.com",
+            "example.com",
+            "",
+            "/%C3%BC",
+            "?q=%C3%BC",
+            "#f",
+            "http://example.com",
+            "http://example.com/%C3%BC?q=%C3%BC#f",
+            '"http://example.com/%C3%BC?q=%C3%BC#f"',
+        ],
+    ),
+    (
+        "(() => { const u = new URL('https://example.com/a'); u.pathname = '/b c'; u.search = 'x=1'; u.hash = 'z'; u.port = '8443'; u.protocol = 'http'; u.host = 'h.test:1'; u.username = 'me'; return u.href })()",
+        "http://me@h.test:1/b%20c?x=1#z",
+    ),
+    (
+        "(() => { const u = new URL('https://e.com/?a=1&a=2&b=3'); u.searchParams.append('c', 'd e'); u.searchParams.delete('b'); return [u.href, u.searchParams.getAll('a'), u.searchParams.size] })()",
+        ["https://e.com/?a=1&a=2&c=d+e", ["1", "2"], 3],
+    ),
+    (
+        "(() => { const u = new URL('https://e.com/?a=1'); const p = u.searchParams; u.search = '?z=9'; return [p.get('z'), p.get('a')] })()",
+        ["9", None],
+    ),
+    (
+        "['x', 'http://', 'https://a b/', '//e.com'].map(s => URL.canParse(s))",
+        [False, False, False, False],
+    ),
+    (
+        "(() => { try { new URL('nope') } catch (e) { return [e.name, e instanceof TypeError] } })()",
+        ["TypeError", True],
+    ),
+    ("URL.parse('nope')", None),
+    (
+        "new URL('https://xn--mnchen-3ya.de/').hostname + new URL('https://m\u00fcnchen.de/').hostname",
+        "xn--mnchen-3ya.dexn--mnchen-3ya.de",
+    ),
+    ("new URL('https://[::1]:3000/x').host", "[::1]:3000"),
+    (
+        "new URLSearchParams('?a=1&b=2&a=3&c&d=%41+b&e=%zz').toString()",
+        "a=1&b=2&a=3&c=&d=A+b&e=%25zz",
+    ),
+    ("[...new URLSearchParams('a=1&b=2&a=3')]", [["a", "1"], ["b", "2"], ["a", "3"]]),
+    (
+        "new URLSearchParams({a: 1, b: 'x y&z', \u00fc: '\u00e9'}).toString()",
+        "a=1&b=x+y%26z&%C3%BC=%C3%A9",
+    ),
+    ("new URLSearchParams([['a', '1'], ['a', '2']]).getAll('a')", ["1", "2"]),
+    (
+        "(() => { const p = new URLSearchParams('b=2&a=1&b=1'); p.sort(); p.set('b', 'n'); p.append('!~*()', \"'\"); return [p.toString(), p.has('a'), p.has('a', '2'), p.get('q')] })()",
+        ["a=1&b=n&%21%7E*%28%29=%27", True, False, None],
+    ),
+    (
+        "(() => { const out = []; new URLSearchParams('a=1&b=2').forEach((v, k) => out.push([k, v])); return out })()",
+        [["a", "1"], ["b", "2"]],
+    ),
+    ("[btoa('hello'), atob('aGVsbG8='), atob(' aGVs bG8 ')]", ["aGVsbG8=", "hello", "hello"]),
+    ("(() => { try { atob('*') } catch (e) { return e.name } })()", "InvalidCharacterError"),
+    ("(() => { try { btoa('\u20ac') } catch (e) { return e.name } })()", "InvalidCharacterError"),
+    (
+        "(() => { const o = {d: new Date(5), m: new Map([[1, {a: 2}]]), s: new Set(['x']), r: /x/gi, n: null, u: undefined}; o.self = o; const c = structuredClone(o); return [c !== o, c.self === c, c.d instanceof Date && +c.d, [...c.m], [...c.s], String(c.r), 'u' in c] })()",
+        [True, True, 5, [[1, {"a": 2}]], ["x"], "/x/gi", True],
+    ),
+    (
+        "(() => { const a = new Uint8Array([1, 2, 3]); const [x, y] = structuredClone([a, a.buffer]); return [Array.from(x), x.buffer === y, x !== a] })()",
+        [[1, 2, 3], True, True],
+    ),
+    (
+        "(() => { const e = new RangeError('r', {cause: {n: 1}}); const c = structuredClone(e); return [c instanceof RangeError, c.message, c.cause.n, c.name] })()",
+        [True, "r", 1, "RangeError"],
+    ),
+    (
+        "(() => { try { structuredClone({f() {}}) } catch (e) { return e.name } })()",
+        "DataCloneError",
+    ),
+    (
+        "(() => { try { structuredClone(Symbol('x')) } catch (e) { return e.name } })()",
+        "DataCloneError",
+    ),
+    (
+        "(() => { class P { constructor() { this.a = 1 } get b() { return 2 } } const c = structuredClone(new P()); return [c.constructor === Object, c] })()",
+        [True, {"a": 1}],
+    ),
+    (
+        "(() => { const a = [1, , 3]; a.x = 1; const c = structuredClone(a); return [1 in c, c.length, c.x] })()",
+        [False, 3, 1],
+    ),
+    (
+        "[typeof structuredClone(new Number(3)), structuredClone(new String('s')) instanceof String]",
+        ["object", True],
+    ),
+    (
+        "/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/.test(crypto.randomUUID())",
+        True,
+    ),
+    ("crypto.getRandomValues(new Uint8Array(8)).length", 8),
+    (
+        "(() => { try { crypto.getRandomValues(new Float32Array(1)) } catch (e) { return e.name } })()",
+        "TypeMismatchError",
+    ),
+    (
+        "(() => { try { crypto.getRandomValues(new Uint8Array(65537)) } catch (e) { return e.name } })()",
+        "QuotaExceededError",
+    ),
+    (
+        "Object.prototype.toString.call(new URL('http://a')) + Object.prototype.toString.call(new URLSearchParams())",
+        "[object URL][object URLSearchParams]",
+    ),
+    ("(() => { let s = ''; queueMicrotask(() => { s += 'b' }); s += 'a'; return s })()", "a"),
+]
+
+
+@pytest.mark.parametrize(("code", "wanted"), NODE)
+async def test_as_node_has_it(world, code, wanted):
+    assert await world.value(f"({code}) ?? null") == wanted
+
+
+async def test_sleeping_overlaps_and_ends_with_the_deadline(world):
+    assert await world.value(
+        "const t = Date.now(); await Promise.all([sleep(60), sleep(60)]); return Date.now() - t < 115"
+    )
+    assert (await world.error("await sleep(60000)", options={"timeout_ms": 150}))[
+        "code"
+    ] == "TIMEOUT"
+
+
+@pytest.mark.parametrize(
+    "name", ["fetch", "require", "setTimeout", "process", "Buffer", "InternalError", "std", "os"]
+)
+async def test_what_is_absent_is_absent(world, name):
+    assert await world.value(f"typeof {name}") == "undefined"
