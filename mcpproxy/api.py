@@ -19,6 +19,7 @@ from mcpproxy.guard import respond
 
 logger = logging.getLogger(__name__)
 
+EXEC = "/api/v1/code/exec"
 MAX_BODY_BYTES = 4 * 2**20
 
 STATUS = {
@@ -44,6 +45,9 @@ NO_LISTING = (
     "(the stored-script listing is available to administrators only)"
 )
 
+FAILED = "this failed inside mcpproxy; its log says more under this request_id"
+
+Headers = list[tuple[bytes, bytes]]
 Endpoint = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -53,7 +57,7 @@ class Api:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self.routes: dict[str, dict[str, Endpoint]] = {
-            "/api/v1/code/exec": {"POST": self._exec},
+            EXEC: {"POST": self._exec},
             "/api/v1/code/scripts": {"GET": self._scripts},
             "/api/v1/servers": {"GET": self._servers},
             "/api/v1/tools": {"GET": self._tools},
@@ -65,43 +69,33 @@ class Api:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        verbs = self.routes.get(scope["path"], {})
+        # The server leaves the body of an answer to HEAD out.
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        headers: Headers = []
         try:
-            verbs = self.routes.get(scope["path"])
-            if verbs is None:
+            if not verbs:
                 raise Refused("NOT_FOUND", f"there is nothing at {scope['path'][:200]}")
             if method not in verbs:
-                raise Refused(
-                    "METHOD_NOT_ALLOWED",
-                    f"{scope['path']} takes {', '.join(verbs)}, not {method[:20]}",
-                )
+                allowed = ", ".join(verbs)
+                headers = [(b"allow", allowed.encode())]
+                message = f"{scope['path']} takes {allowed}, not {method[:20]}"
+                raise Refused("METHOD_NOT_ALLOWED", message)
             await verbs[method](scope, receive, send)
         except Refused as error:
-            await answer(
-                scope,
-                send,
-                STATUS[error.code],
-                {"success": False, **refusal(error.code, str(error))},
-            )
+            await refuse(scope, send, error.code, str(error), headers)
+        except Exception:
+            logger.exception("%s: %s failed", scope["state"]["request_id"], scope["path"])
+            await refuse(scope, send, "EXECUTION_FAILED", FAILED)
 
     # code execution
 
     async def _exec(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request_id = scope["state"]["request_id"]
-        try:
-            body = parsed(scope, await read_body(scope, receive))
-            reply = await self._execute(body, scope, receive)
-        except Refused as error:
-            await answer(scope, send, STATUS[error.code], refusal(error.code, str(error)))
-            return
-        except Exception:
-            logger.exception("%s: the execution failed", request_id)
-            message = f"the execution failed inside mcpproxy; its log says more under {request_id}"
-            await answer(scope, send, 500, refusal("EXECUTION_FAILED", message))
-            return
+        body = parsed(scope, await read_body(scope, receive))
+        reply = await self._execute(body, scope, receive)
         if reply is None:
             return  # nobody is there to read an answer
-        text = reply.with_request_id(request_id).encode()
+        text = reply.with_request_id(scope["state"]["request_id"]).encode()
         if not reply.ok and reply.envelope["error"]["code"] == "POOL_BUSY":
             after = math.ceil(self._daemon.settings.code_execution_queue_timeout_ms / 1000)
             await respond(send, 503, text, [(b"retry-after", b"%d" % after)])
@@ -180,8 +174,20 @@ async def data(scope: Scope, send: Send, found: Any) -> None:
     await answer(scope, send, 200, {"success": True, "data": found})
 
 
-async def answer(scope: Scope, send: Send, status: int, body: dict[str, Any]) -> None:
-    await respond(send, status, to_json({**body, "request_id": scope["state"]["request_id"]}))
+async def refuse(
+    scope: Scope, send: Send, code: str, message: str, headers: Headers | None = None
+) -> None:
+    body = refusal(code, message)
+    if scope["path"] != EXEC:
+        body = {"success": False, **body}
+    await answer(scope, send, STATUS[code], body, headers)
+
+
+async def answer(
+    scope: Scope, send: Send, status: int, body: dict[str, Any], headers: Headers | None = None
+) -> None:
+    found = {**body, "request_id": scope["state"]["request_id"]}
+    await respond(send, status, to_json(found), headers)
 
 
 async def read_body(scope: Scope, receive: Receive) -> bytes:
@@ -212,7 +218,7 @@ def parsed(scope: Scope, body: bytes) -> dict[str, Any]:
     if kind != b"application/json":
         raise Refused("UNSUPPORTED_MEDIA_TYPE", "send Content-Type: application/json")
     try:
-        found = json.loads(body, parse_constant=_no_constant)
+        found = json.loads(body, parse_constant=_no_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise Refused("INVALID_REQUEST", f"the body is not JSON: {error.msg} at {where}") from None
@@ -231,3 +237,10 @@ def parsed(scope: Scope, body: bytes) -> dict[str, Any]:
 
 def _no_constant(word: str) -> Any:
     raise ValueError(f"{word} is no JSON value")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:50]} is too large for a number")
+    return number
