@@ -110,6 +110,17 @@ def to_json(value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
+def answer_text(body: Any) -> bytes:
+    """An answer to the VM; a result that is nested too deeply to be written is an error of its server."""
+    try:
+        return to_json(body)
+    except RecursionError:
+        error = CallError("UPSTREAM_ERROR", "the result is nested too deeply to be passed on")
+        return to_json(
+            [error.envelope()] * len(body) if isinstance(body, list) else error.envelope()
+        )
+
+
 def refusal(code: str, message: str) -> dict[str, Any]:
     """The envelope of a request that was turned away."""
     return {"ok": False, "error": {"code": code, "message": message}}
@@ -236,7 +247,7 @@ class Execution:
     def _do(self, command: Command, vm: Vm, tasks: anyio.abc.TaskGroup) -> None:
         match command:
             case Answer(number, body):
-                vm.post(b"%d " % number + to_json(body))
+                vm.post(b"%d " % number + answer_text(body))
             case Dispatch(call):
                 tasks.start_soon(self._call, call, vm, tasks)
             case Question():

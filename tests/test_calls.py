@@ -383,3 +383,15 @@ async def test_a_waiting_execution_is_not_charged_and_too_many_are_busy(world):
         tasks.cancel_scope.cancel()
     world.settings = world.settings.model_copy(update={"code_execution_queue_timeout_ms": 30000})
     assert await world.value("1") == 1
+
+
+@pytest.mark.parametrize("levels", [150, 400, 3000])
+async def test_a_deeply_nested_result_arrives_or_is_an_error_of_its_own(world, levels):
+    deep = []
+    for _ in range(levels):
+        deep = [deep]
+    world.upstreams.results["stub", "wire"] = {"content": [], "structuredContent": deep}
+    code = "const r = call_tool('stub', 'wire', {}); [r.ok, r.error?.code ?? null]"
+    arrived, code = await world.value(code)
+    assert (arrived, code) in [(True, None), (False, "UPSTREAM_ERROR")]
+    assert arrived or levels == 3000
