@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import anyio
 
-from mcpproxy import __version__, gates, request
+from mcpproxy import __version__, gates, names, request
+from mcpproxy.codecache import CodeCache, Kept
 from mcpproxy.discovery import Discovery
 from mcpproxy.errors import Refused, SettingsError, WorkerError
 from mcpproxy.execution import Execution, Limits, Progress, Reply
 from mcpproxy.policy import Caller
+from mcpproxy.request import Request
 from mcpproxy.sandbox.pool import Pool, open_pool
 from mcpproxy.sandbox.typescript import Transformer, open_transformer
 from mcpproxy.scripts import Scripts
@@ -40,7 +43,8 @@ class Daemon:
         self.fleet = fleet
         self.pool = pool
         self.scripts = Scripts(loaded.places.scripts)
-        self.discovery = Discovery(lambda: fleet.catalog)
+        self.code_cache = CodeCache(loaded.places.state / "code.sqlite3")
+        self.discovery = Discovery(lambda: fleet.catalog, self.code_cache.search)
         self.started_at = datetime.now(UTC)
         self.confinement: dict[str, bool] = {}
         """What a VM was seen not to be able to do; empty until that has been tried."""
@@ -61,10 +65,71 @@ class Daemon:
         Raises `Refused` before anything runs. Cancelling it ends the script at once and cancels its
         calls upstream.
         """
+        wanted = request.read(body, self.settings, self.scripts, caller)
+        return await self._run(wanted, caller, request_id, progress)
+
+    async def run_cached(
+        self,
+        cache_id: str,
+        params: Mapping[str, Any],
+        caller: Caller,
+        *,
+        request_id: str,
+        progress: Progress | None = None,
+    ) -> Reply:
+        """Run kept code again, with `params` in place of what it ran with then.
+
+        Raises `Refused`: NOT_FOUND for an id that is not kept, INVALID_REQUEST for a param it doesn't know.
+        """
+        kept = await anyio.to_thread.run_sync(self.code_cache.find, cache_id)
+        if kept is None:
+            raise Refused(
+                "NOT_FOUND",
+                f"no code is kept under {cache_id[:80]!r}; search_tools finds kept code by its description, and "
+                "code_execution keeps code that runs well when it is given a `description`",
+            )
+        if unknown := [name for name in params if name not in kept.input]:
+            known = ", ".join(kept.input) or "none: it takes no input"
+            raise Refused(
+                "INVALID_REQUEST",
+                f"params.{unknown[0]} is not known to this code; known are {known}",
+            )
+        body = {
+            "code": kept.source,
+            "language": kept.language,
+            "input": {**kept.input, **params},
+            "description": kept.description,
+        }
+        wanted = request.read(body, self.settings, self.scripts, caller)
+        return await self._run(
+            replace(wanted, warnings=self._changed(kept)), caller, request_id, progress, kept
+        )
+
+    def _changed(self, kept: Kept) -> list[str]:
+        """What is no longer as it was when the code was kept."""
+        warnings = []
+        for name, fingerprint in kept.tools.items():
+            found = names.find_tool(name, self.fleet.catalog)
+            tool = None if found is None else self.fleet.catalog.tool(found.server, found.tool)
+            if tool is None:
+                warnings.append(f"{name} is not there now")
+            elif tool.fingerprint != fingerprint:
+                warnings.append(
+                    f"{name} has changed since this code was kept; get_functions shows what it takes now"
+                )
+        return warnings
+
+    async def _run(
+        self,
+        wanted: Request,
+        caller: Caller,
+        request_id: str,
+        progress: Progress | None,
+        kept: Kept | None = None,
+    ) -> Reply:
         if self._stopping:
             raise Refused("EXECUTION_FAILED", STOPPING)
         settings = self.settings
-        wanted = request.read(body, settings, self.scripts, caller)
         execution = Execution(
             wanted,
             Limits(
@@ -81,10 +146,23 @@ class Daemon:
             progress,
         )
         self._executions.add(execution)
+        began = anyio.current_time()
         try:
-            return await execution.run()
+            reply = await execution.run()
         finally:
             self._executions.discard(execution)
+        if not (reply.ok and wanted.description and wanted.script is None):
+            return reply
+        code = Kept(
+            source=wanted.source,
+            language=wanted.language,
+            description=wanted.description,
+            input=wanted.input if kept is None else kept.input,
+            tools=execution.called if kept is None else kept.tools,
+            ms=round((anyio.current_time() - began) * 1000),
+        )
+        cache_id = await anyio.to_thread.run_sync(self.code_cache.keep, code)
+        return Reply(reply.ok, {**reply.envelope, "cache_id": cache_id})
 
     def stop(self) -> None:
         """End what runs and take nothing new; each caller gets a reply that says so."""
@@ -165,6 +243,7 @@ async def open_daemon(
     Raises `SettingsError` when `code_execution_require_confinement` asks for more than this machine has.
     """
     settings = loaded.settings
+    unconfined: SettingsError | None = None
     async with AsyncExitStack() as stack:
         fleet = await stack.enter_async_context(open_fleet(settings, environ, loaded.places.logs))
         pool = await stack.enter_async_context(
@@ -172,20 +251,24 @@ async def open_daemon(
         )
         transformer = await stack.enter_async_context(open_transformer())
         daemon = Daemon(loaded, fleet, pool, transformer)
+        stack.callback(daemon.code_cache.close)
         tasks = await stack.enter_async_context(anyio.create_task_group())
         if settings.code_execution_require_confinement:
             await daemon.verify()
             if not all(daemon.confinement.values()):
-                raise SettingsError(
+                unconfined = SettingsError(
                     "code_execution_require_confinement is true, but "
                     + "; ".join(daemon.warnings[-1:])
                 )
         elif lasting:
             tasks.start_soon(_prepare, daemon, transformer)
         try:
-            yield daemon
+            if unconfined is None:
+                yield daemon
         finally:
             tasks.cancel_scope.cancel()
+    if unconfined is not None:
+        raise unconfined  # here, where no task group can wrap it
 
 
 async def _prepare(daemon: Daemon, transformer: Transformer) -> None:

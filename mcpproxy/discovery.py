@@ -28,6 +28,7 @@ from mcpproxy.typings import one_line
 
 if TYPE_CHECKING:
     from mcpproxy.catalog import Catalog, Server, Tool
+    from mcpproxy.codecache import Kept
 
 LIMIT = 8
 MOST = 50
@@ -44,8 +45,13 @@ Json = dict[str, Any]
 class Discovery:
     """Answers from the catalog of the moment. Safe to ask from any thread."""
 
-    def __init__(self, catalog: Callable[[], Catalog]) -> None:
+    def __init__(
+        self,
+        catalog: Callable[[], Catalog],
+        kept: Callable[[str], Sequence[Kept]] = lambda query: (),
+    ) -> None:
         self._catalog = catalog
+        self._kept = kept
         self._lock = threading.Lock()
         self._indexed: tuple[list[Mapping[str, Tool]], Index] | None = None
 
@@ -65,6 +71,15 @@ class Discovery:
             "tools": [hit(tool) for tool in found[:most]],
             "more": max(len(found) - most, 0),
         }
+        if server is None and (code := self._kept(query)):
+            answer["kept_code"] = [
+                {
+                    "cache_id": each.cache_id,
+                    "description": each.description,
+                    "params": list(each.input),
+                }
+                for each in code
+            ]
         if not found:
             answer["hint"] = nothing_found(query, catalog)
         if away := unavailable(catalog, server):

@@ -54,6 +54,11 @@ CODE_EXECUTION: dict[str, Any] = {
                 "description": "Data that the program sees as the global `input`",
                 "default": {},
             },
+            "description": {
+                "type": "string",
+                "description": "What the program does, in a sentence. With it, a program that succeeds is kept: "
+                "the reply's cache_id runs it again.",
+            },
             "options": {
                 "type": "object",
                 "description": "Limits of this run",

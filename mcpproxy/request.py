@@ -14,12 +14,13 @@ from mcpproxy.policy import Caller
 from mcpproxy.scripts import Scripts
 from mcpproxy.settings import Settings
 
-FIELDS = ("code", "script", "language", "input", "options")
+FIELDS = ("code", "script", "language", "input", "options", "description")
 OPTIONS = ("timeout_ms", "max_tool_calls", "allowed_servers", "trace")
 LANGUAGES = ("javascript", "typescript")
 MAX_SOURCE_BYTES = 2**20
 MAX_INPUT_DEPTH = 100
 MAX_TIMEOUT_MS = 600_000
+LONGEST_DESCRIPTION = 500
 
 EXACTLY_ONE = (
     "Provide exactly one of 'code' (inline source) or 'script' (the name of a stored script)"
@@ -44,6 +45,8 @@ class Request:
     """None means all."""
     trace: bool
     script: str | None = None
+    description: str = ""
+    """What the program does, in a sentence: with one, code that runs well is kept."""
     warnings: list[str] = field(default_factory=list)
 
 
@@ -62,6 +65,7 @@ def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: 
     if bool(source_given[0]) == bool(source_given[1]):
         raise Refused("INVALID_REQUEST", f"{EXACTLY_ONE}. {EXACTLY_ONE_IN_FULL}")
     language = _language(body)
+    description = _description(body)
     given = _input(body)
     timeout_ms, max_tool_calls, allowed, trace, warnings = _options(body, settings)
     script = source_given[1] or None
@@ -77,8 +81,17 @@ def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: 
             f"code has {size:,} bytes, at most {MAX_SOURCE_BYTES:,} are taken; pass data as input",
         )
     return Request(
-        source, language or "javascript", given, timeout_ms, max_tool_calls, allowed, trace, script, warnings
-    )  # fmt: skip
+        source=source,
+        language=language or "javascript",
+        input=given,
+        timeout_ms=timeout_ms,
+        max_tool_calls=max_tool_calls,
+        allowed_servers=allowed,
+        trace=trace,
+        script=script,
+        description=description,
+        warnings=warnings,
+    )
 
 
 def _only(found: Mapping[str, Any], known: tuple[str, ...], code: str, where: str) -> None:
@@ -110,6 +123,18 @@ def _text(body: Mapping[str, Any], name: str) -> str:
             "INVALID_REQUEST", f"{name} must be a string, not {kind(value)}; {EXACTLY_ONE}"
         )
     return value
+
+
+def _description(body: Mapping[str, Any]) -> str:
+    value = body.get("description", "")
+    if not isinstance(value, str):
+        raise Refused("INVALID_REQUEST", f"description must be a string, not {kind(value)}")
+    if len(value) > LONGEST_DESCRIPTION:
+        raise Refused(
+            "INVALID_REQUEST",
+            f"description has {len(value)} characters, at most {LONGEST_DESCRIPTION} are taken",
+        )
+    return value.strip()
 
 
 def _language(body: Mapping[str, Any]) -> str | None:

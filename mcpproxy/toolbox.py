@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 from mcpproxy import offer
 from mcpproxy.discovery import near_names
 from mcpproxy.errors import CallError, Refused
-from mcpproxy.execution import JOINING_SECONDS, refusal, to_json
+from mcpproxy.execution import JOINING_SECONDS, Reply, refusal, to_json
 from mcpproxy.names import LONGEST, SEPARATORS, ToolId, close, find_tool
 from mcpproxy.policy import LOCAL, Caller
 
@@ -142,16 +142,11 @@ class Tools:
             return failure("INTERNAL_ERROR", message)
 
     async def _execute(self, call: Call) -> Json:
-        body = dict(call.arguments)
-        # Models that know other systems send a summary of the code; it changes nothing here.
-        if isinstance(body.get("description"), str):
-            del body["description"]
-        reply = await self.daemon.execute(
-            body,
-            call.caller,
-            request_id=call.request_id,
-            progress=count_calls(call.report) if call.report else None,
-        )
+        return await self._run(partial(self.daemon.execute, call.arguments), call)
+
+    async def _run(self, run: Callable[..., Awaitable[Reply]], call: Call) -> Json:
+        progress = count_calls(call.report) if call.report else None
+        reply = await run(call.caller, request_id=call.request_id, progress=progress)
         return told(reply.text, failed=not reply.ok)
 
     async def _search(self, call: Call) -> Json:
@@ -191,11 +186,10 @@ class Tools:
         cache_id = call.arguments.get("cache_id")
         if not isinstance(cache_id, str) or not cache_id:
             raise ValueError("cache_id must be a string that is not empty")
-        return failure(
-            "NOT_FOUND",
-            f'no code is kept under "{cache_id[:LONGEST]}"; send the program itself with '
-            "code_execution, or name a stored script there with `script`",
-        )
+        params = call.arguments.get("params", {})
+        if not isinstance(params, Mapping):
+            raise ValueError("params must be an object")
+        return await self._run(partial(self.daemon.run_cached, cache_id, dict(params)), call)
 
     async def _call(self, call: Call) -> Json:
         take = call.arguments.get

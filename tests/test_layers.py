@@ -21,7 +21,7 @@ LAYERS = [
     {"daemon"},
     {"execution", "discovery"},
     {"request", "script", "declarations", "search", "synonyms", "typings", "hints"},
-    {"sandbox", "upstream", "scripts"},
+    {"sandbox", "upstream", "scripts", "codecache"},
     {"gates"},
     {"catalog", "policy", "settings"},
     {"names", "paths", "errors", "jsonc"},

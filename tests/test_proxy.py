@@ -363,7 +363,7 @@ async def test_discovery_is_asked_under_its_usual_names(daemon, tmp_path, name, 
 async def test_code_runs_under_its_usual_names_with_a_summary(daemon, tmp_path, name):
     async with connected(daemon, tmp_path, "pipe", "legacy") as client:
         await client.call_tool(name, {"code": "1", "description": "count"})
-    assert daemon.executed[0][0] == {"code": "1"}
+    assert daemon.executed[0][0] == {"code": "1", "description": "count"}
 
 
 async def test_a_wrong_type_is_named(daemon, tmp_path):
@@ -388,12 +388,13 @@ async def test_a_call_to_a_server_that_is_down_is_left_to_the_fleet(daemon, tmp_
     assert daemon.called == [("slack", "post", {"a": 1}, None)]
 
 
-async def test_run_cached_code_says_that_nothing_is_kept(daemon, tmp_path):
+async def test_kept_code_runs_by_its_id(daemon, tmp_path):
     async with connected(daemon, tmp_path, "pipe", "legacy") as client:
-        result = await client.call_tool("run_cached_code", {"cache_id": "abc"})
-    assert result.is_error
-    assert json.loads(said(result))["error"]["code"] == "NOT_FOUND"
-    assert "abc" in said(result) and "code_execution" in said(result)
+        result = await client.call_tool("run_cached_code", {"cache_id": "kept", "params": {"a": 1}})
+        missing = await client.call_tool("run_cached_code", {"cache_id": "abc"})
+    assert json.loads(said(result)) == {"ok": True, "value": {"a": 1}}
+    assert missing.is_error
+    assert json.loads(said(missing))["error"]["code"] == "NOT_FOUND"
 
 
 @pytest.mark.parametrize("era", ERAS)
