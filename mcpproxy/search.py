@@ -15,6 +15,7 @@ import re
 import sqlite3
 import threading
 import unicodedata
+import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -112,6 +113,7 @@ class Index:
         self.entries = list(entries)
         self._lock = threading.Lock()
         self._db = sqlite3.connect(":memory:", check_same_thread=False)
+        weakref.finalize(self, self._db.close)
         self._db.execute(
             "CREATE VIRTUAL TABLE entries USING fts5(name, group_, title, text, parameters, "
             "details, tokenize = 'porter unicode61', columnsize = 1)"

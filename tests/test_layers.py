@@ -90,5 +90,5 @@ def test_the_architecture_page_names_every_module():
 )
 def test_the_quick_paths_import_little(module, absent):
     code = f"import sys, {module}; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert absent & set(done.stdout.split()) == set()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert absent & set(done.stdout.decode().split()) == set()
