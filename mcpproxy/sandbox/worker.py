@@ -11,9 +11,6 @@ Import-light: this module and the engine are all that the fork server loads.
 
 from __future__ import annotations
 
-import bisect
-import codecs
-import difflib
 import heapq
 import json
 import os
@@ -33,6 +30,7 @@ import ada_url
 import quickjs
 
 from mcpproxy.sandbox import frames
+from mcpproxy.sandbox.positions import Positions, code_points, offset_at, position
 
 FIRST_LINE = 2_000_000
 """Our own code is compiled as if it stood below this line, so that its stack frames can be told from
@@ -189,68 +187,6 @@ class Parser:
             return {"error": str(error).partition("\n")[0], "offset": None}
 
 
-class Positions:
-    """Leads a position in the program that ran back to the source that was sent.
-
-    `insert` holds the insertions made, `pairs` the offsets in a compiled text beside those in its
-    TypeScript. Lines are counted at line feeds alone and columns in code points, as the engine does.
-    """
-
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self.text = source
-        self._inserted: list[
-            tuple[int, int]
-        ] = []  # offset in the program, characters put in so far
-        self._pairs: list[tuple[int, int]] = []
-        self.program = source
-
-    def compiled(self, text: str) -> None:
-        self.text = self.program = text
-
-    def insert(self, insertions: list[tuple[int, str]]) -> None:
-        pieces, last, added = [], 0, 0
-        for offset, text in insertions:
-            pieces += [self.text[last:offset], text]
-            self._inserted.append((offset + added, len(text)))
-            added += len(text)
-            last = offset
-        self.program = "".join([*pieces, self.text[last:]])
-
-    def align(self, pairs: list[tuple[int, int]]) -> None:
-        self._pairs = pairs
-
-    def locate(self, line: int, column: int) -> tuple[int, int]:
-        """Line and column, from 1, in the source that was sent."""
-        offset = offset_at(self.program, line, column)
-        for start, length in reversed(self._inserted):
-            if offset >= start + length:
-                offset -= length
-            elif offset > start:
-                offset = start
-        if self.text is not self.source:
-            at = bisect.bisect_right(self._pairs, (offset, len(self.source))) - 1
-            if at < 0:
-                return 1, 1
-            offset = self._pairs[at][1]
-        return position(self.source, offset)
-
-
-def offset_at(text: str, line: int, column: int) -> int:
-    start = 0
-    for _ in range(line - 1):
-        found = text.find("\n", start)
-        if found < 0:
-            break
-        start = found + 1
-    return min(len(text), start + column - 1)
-
-
-def position(text: str, offset: int) -> tuple[int, int]:
-    offset = min(offset, len(text))
-    return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
-
-
 def unfenced(source: str) -> str:
     """The code in a Markdown fence, each line where it was; other sources as they are."""
     source = source.removeprefix("\ufeff")
@@ -403,26 +339,18 @@ class Run:
         result = self._parser.ask("tokens", positions.text)
         if isinstance(origin, dict) or isinstance(result, dict):
             return
-        before, after = [token for token, _ in origin], [token for token, _ in result]
-        blocks = difflib.SequenceMatcher(None, before, after).get_matching_blocks()
-        positions.align(
-            [
-                (
-                    code_points(positions.text, result[b + n][1]),
-                    code_points(positions.source, origin[a + n][1]),
-                )
-                for a, b, size in blocks
-                for n in range(size)
-            ]
-        )
+        positions.align(origin, result)
 
     def _told(self, stack: str) -> str:
         """The stack in the caller's own lines and columns."""
         lines = []
         for line in stack.splitlines():
             if (found := POSITION.search(line)) is not None:
-                at, column = self._positions.locate(int(found[1]), int(found[2]))
-                line = f"{line[: found.start()]}{self._file}:{at}:{column}{line[found.end() :]}"
+                place = self._file
+                if self._positions.aligned:
+                    at, column = self._positions.locate(int(found[1]), int(found[2]))
+                    place = f"{place}:{at}:{column}"
+                line = line[: found.start()] + place + line[found.end() :]
             lines.append(line)
         return "\n".join(lines)
 
@@ -442,7 +370,6 @@ class Run:
 
 
 PREVIEW_BYTES = 2048
-codecs.lookup("utf-16-le")  # its module is read from a file, which a VM can't do later
 
 
 def peak_bytes() -> int:
@@ -450,13 +377,6 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
         1 if sys.platform == "darwin" else 1024
     )
-
-
-def code_points(text: str, units: int) -> int:
-    """The index in `text` that is `units` UTF-16 units from its start."""
-    if text.isascii():
-        return units
-    return len(text.encode("utf-16-le", "surrogatepass")[: 2 * units].decode("utf-16-le", "ignore"))
 
 
 def work(sock: socket.socket, engine: Engine, parser: Parser) -> NoReturn:

@@ -1,0 +1,98 @@
+"""From a position in the program that ran back to the source that was sent.
+
+Two things lie between them: text that was put into the source (`program.js` wraps some programs), and
+for TypeScript the transform, which leaves types out and sets the rest anew. Lines are counted at line
+feeds alone and columns in code points, as the engine does.
+"""
+
+from __future__ import annotations
+
+import bisect
+import codecs
+import difflib
+
+codecs.lookup("utf-16-le")  # its module is read from a file, which a VM can't do later
+
+MAX_TOKENS = 20_000
+"""Aligning is quadratic at worst; longer programs get no positions in TypeScript."""
+
+Tokens = list[tuple[str, int]]
+"""Each token's text, and where it begins in UTF-16 units."""
+
+
+class Positions:
+    """The source, what the transform made of it, and the program with what was put in."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.text = source
+        self._inserted: list[tuple[int, int]] = []
+        """Offset in the program and length of each piece that was put in."""
+        self._pairs: list[tuple[int, int]] = []
+        """Offsets in the compiled text beside those in the source."""
+        self.program = source
+
+    def compiled(self, text: str) -> None:
+        self.text = self.program = text
+
+    def insert(self, insertions: list[tuple[int, str]]) -> None:
+        pieces, last, added = [], 0, 0
+        for offset, text in insertions:
+            pieces += [self.text[last:offset], text]
+            self._inserted.append((offset + added, len(text)))
+            added += len(text)
+            last = offset
+        self.program = "".join([*pieces, self.text[last:]])
+
+    @property
+    def aligned(self) -> bool:
+        """Whether positions can be led back: always, but for TypeScript that was not aligned."""
+        return self.text is self.source or bool(self._pairs)
+
+    def align(self, before: Tokens, after: Tokens) -> None:
+        """Pair the tokens of the source with those of the compiled text, which keeps their order."""
+        if max(len(before), len(after)) > MAX_TOKENS:
+            return
+        matcher = difflib.SequenceMatcher(None, [t for t, _ in before], [t for t, _ in after])
+        self._pairs = [
+            (code_points(self.text, after[b + n][1]), code_points(self.source, before[a + n][1]))
+            for a, b, size in matcher.get_matching_blocks()
+            for n in range(size)
+        ]
+
+    def locate(self, line: int, column: int) -> tuple[int, int]:
+        """Line and column, from 1, in the source that was sent."""
+        offset = offset_at(self.program, line, column)
+        for start, length in reversed(self._inserted):
+            if offset >= start + length:
+                offset -= length
+            elif offset > start:
+                offset = start
+        if self.text is not self.source:
+            at = bisect.bisect_right(self._pairs, (offset, len(self.source))) - 1
+            if at < 0:
+                return 1, 1
+            offset = self._pairs[at][1]
+        return position(self.source, offset)
+
+
+def offset_at(text: str, line: int, column: int) -> int:
+    start = 0
+    for _ in range(line - 1):
+        found = text.find("\n", start)
+        if found < 0:
+            break
+        start = found + 1
+    return min(len(text), start + column - 1)
+
+
+def position(text: str, offset: int) -> tuple[int, int]:
+    offset = min(offset, len(text))
+    return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
+
+
+def code_points(text: str, units: int) -> int:
+    """The index in `text` that is `units` UTF-16 units from its start."""
+    if text.isascii():
+        return units
+    return len(text.encode("utf-16-le", "surrogatepass")[: 2 * units].decode("utf-16-le", "ignore"))
