@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Awaitable, Callable
@@ -12,6 +11,7 @@ from urllib.parse import parse_qs
 import anyio
 from starlette.types import Receive, Scope, Send
 
+from mcpproxy import jsonc
 from mcpproxy.daemon import Daemon
 from mcpproxy.errors import Refused
 from mcpproxy.execution import Reply, refusal, to_json
@@ -218,29 +218,9 @@ def parsed(scope: Scope, body: bytes) -> dict[str, Any]:
     if kind != b"application/json":
         raise Refused("UNSUPPORTED_MEDIA_TYPE", "send Content-Type: application/json")
     try:
-        found = json.loads(body, parse_constant=_no_constant, parse_float=_finite)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise Refused("INVALID_REQUEST", f"the body is not JSON: {error.msg} at {where}") from None
-    except UnicodeDecodeError as error:
-        raise Refused(
-            "INVALID_REQUEST", f"the body is not UTF-8: {error.reason} at byte {error.start}"
-        ) from None
-    except RecursionError:
-        raise Refused("INVALID_REQUEST", "the body is nested too deeply") from None
+        found = jsonc.strict(body)
     except ValueError as error:
-        raise Refused("INVALID_REQUEST", f"the body is not JSON: {error}") from None
+        raise Refused("INVALID_REQUEST", f"the body is not usable JSON: {error}") from None
     if not isinstance(found, dict):
         raise Refused("INVALID_REQUEST", 'the body must be a JSON object such as {"code": "1 + 1"}')
     return found
-
-
-def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON value")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"{digits[:50]} is too large for a number")
-    return number

@@ -1,4 +1,5 @@
 """JSON as people write it in configuration files: with `//` and `/* */` comments and trailing commas.
+And, in `strict`, as programs send it.
 
 What is taken out is replaced by blanks, so that every position in an error is that of the file.
 """
@@ -6,6 +7,7 @@ What is taken out is replaced by blanks, so that every position in an error is t
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -36,5 +38,27 @@ def _blank(found: re.Match[str]) -> str:
     return text if text.startswith('"') else re.sub(r"[^\n]", " ", text)
 
 
+def strict(text: str | bytes) -> Any:
+    """The value of a document that came from a program: JSON as it is, and no number beyond a double.
+
+    Raises `ValueError` whose message says where.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{error.msg} at line {error.lineno}, column {error.colno}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8: {error.reason} at byte {error.start}") from error
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
 def _refuse(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:50]} is too large for a number")
+    return number

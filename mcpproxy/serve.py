@@ -7,26 +7,27 @@ second at once.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import logging.handlers
 import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import anyio
 import uvicorn
-from anyio.abc import SocketListener, SocketStream
+from anyio.abc import SocketListener, SocketStream, TaskStatus
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpproxy.api import Api
 from mcpproxy.daemon import Daemon, open_daemon
-from mcpproxy.errors import ProxyError
+from mcpproxy.errors import ProxyError, SettingsError
 from mcpproxy.guard import Guard
-from mcpproxy.paths import private_directory
+from mcpproxy.paths import Places, private_directory
 from mcpproxy.proxy import McpFace, open_mcp
 from mcpproxy.settings import Loaded
 
@@ -67,40 +68,45 @@ class Server(uvicorn.Server):
 async def serve(loaded: Loaded, environ: Mapping[str, str]) -> None:
     """Run until a signal. Raises `InTheWay`, `SettingsError`."""
     settings, places = loaded.settings, loaded.places
-    private_directory(places.state)
-    private_directory(places.socket.parent)
-    with (
-        unix_listener(places.socket) as unix,
-        unix_listener(places.pipe) as pipe,
-        tcp_listener(settings.host, settings.port) as tcp,
-    ):
+    with ExitStack() as held:
+        held.enter_context(sole(places))
+        tcp = held.enter_context(tcp_listener(settings.host, settings.port))
+        unix, pipe = (
+            held.enter_context(unix_listener(path)) if settings.enable_socket else None
+            for path in (places.socket, places.pipe)
+        )
         async with (
             open_daemon(loaded, environ) as daemon,
             open_mcp(daemon) as face,
             anyio.create_task_group() as tasks,
         ):
             router = Router(daemon, face)
-            servers = [
-                server(Guard(router, settings, local=False)),
-                server(Guard(router, settings, local=True)),
-            ]
-            tasks.start_soon(stop_on_signal, servers, daemon, face)
-            tasks.start_soon(serve_pipes, pipe, face)
-            address = "{}:{}".format(*tcp.getsockname()[:2])
-            for text in daemon.warnings:
-                logger.warning("%s", text)
-            logger.info(
-                "listening on http://%s, configuration %s; connect a client with: "
-                "claude mcp add --transport http mcpproxy http://%s/mcp",
-                address,
-                places.config,
-                address,
-            )
+            servers = {server(Guard(router, settings, local=False)): tcp}
+            if unix is not None:
+                servers[server(Guard(router, settings, local=True))] = unix
+            if pipe is not None:
+                tasks.start_soon(serve_pipes, pipe, face)
+            await tasks.start(stop_on_signal, servers, daemon, face)
+            announce(daemon, tcp)
             async with anyio.create_task_group() as listening:
-                listening.start_soon(serve_on, servers[0], tcp)
-                listening.start_soon(serve_on, servers[1], unix)
+                for each, listener in servers.items():
+                    listening.start_soon(serve_on, each, listener)
             tasks.cancel_scope.cancel()
     logger.info("stopped")
+
+
+def announce(daemon: Daemon, tcp: socket.socket) -> None:
+    host, port = tcp.getsockname()[:2]
+    address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    for text in daemon.warnings:
+        logger.warning("%s", text)
+    logger.info(
+        "listening on %s, configuration %s; connect a client with: "
+        "claude mcp add --transport http mcpproxy %s/mcp",
+        address,
+        daemon.places.config,
+        address,
+    )
 
 
 def server(app: ASGIApp) -> Server:
@@ -115,7 +121,6 @@ def server(app: ASGIApp) -> Server:
             server_header=False,
             timeout_graceful_shutdown=GRACE_SECONDS,
             timeout_keep_alive=75,
-            h11_max_incomplete_event_size=65536,
         )
     )
 
@@ -124,13 +129,17 @@ async def serve_on(server: Server, listener: socket.socket) -> None:
     await server.serve(sockets=[listener])
 
 
-async def stop_on_signal(servers: list[Server], daemon: Daemon, face: McpFace) -> None:
+async def stop_on_signal(
+    servers: Iterable[Server], daemon: Daemon, face: McpFace, *, task_status: TaskStatus[None]
+) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        stopping = False
         async for number in signals:
-            if servers[0].should_exit:
-                os._exit(
-                    128 + number
-                )  # children end with us: pipes close, the kernel kills the rest
+            if stopping:
+                # Children end with us: their pipes close, and the kernel kills the rest.
+                os._exit(128 + number)
+            stopping = True
             logger.info("stopping; a second signal stops at once")
             daemon.stop()  # so that those who wait for a script get an answer
             face.close()  # or streams that clients hold open would keep us
@@ -198,15 +207,9 @@ def tcp_listener(host: str, port: int) -> Iterator[socket.socket]:
 
 @contextmanager
 def unix_listener(path: Path) -> Iterator[socket.socket]:
-    """A bound Unix socket that only this user can open. Raises `InTheWay` when a daemon listens there."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with listener:
-        if path.exists():
-            if answers(path):
-                raise InTheWay(
-                    f"a daemon for this configuration is running already (it answers on {path}); stop it first"
-                )
-            path.unlink()
+    """A bound Unix socket that only this user can open, in place of what a dead daemon left there."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         previous = os.umask(0o177)
         try:
             listener.bind(str(path))
@@ -220,15 +223,29 @@ def unix_listener(path: Path) -> Iterator[socket.socket]:
             path.unlink(missing_ok=True)
 
 
-def answers(path: Path) -> bool:
-    """Whether somebody listens on a Unix socket."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1)
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-    return True
+@contextmanager
+def sole(places: Places) -> Iterator[None]:
+    """Be the only daemon of a configuration. The kernel lets go of the lock when we end, however we do.
+
+    Raises `InTheWay`, and `SettingsError` for directories that can't be used.
+    """
+    lock = places.socket.with_suffix(".lock")
+    try:
+        private_directory(places.state)
+        private_directory(places.socket.parent)
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SettingsError(f"the state of the daemon can't be kept: {error}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise InTheWay(
+            f"a daemon for this configuration is running already (it holds {lock}); stop it first"
+        ) from error
+    else:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 # ── logs ──────────────────────────────────────────────────────────────────────────────────────────
@@ -243,16 +260,22 @@ LEVELS = {
 
 
 def set_up_logs(level: str, file: Path | None) -> None:
-    """Ours at `level`, other packages' from warnings on; to stderr and, rotating, to a file."""
+    """Ours at `level`, other packages' from warnings on; to stderr and, rotating, to a file.
+
+    Raises `SettingsError`.
+    """
     layout = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if file is not None:
-        private_directory(file.parent)
-        handlers.append(
-            logging.handlers.RotatingFileHandler(
-                file, maxBytes=10 * 2**20, backupCount=3, encoding="utf-8"
+        try:
+            private_directory(file.parent)
+            handlers.append(
+                logging.handlers.RotatingFileHandler(
+                    file, maxBytes=10 * 2**20, backupCount=3, encoding="utf-8"
+                )
             )
-        )
+        except OSError as error:
+            raise SettingsError(f"the log can't be written: {error}") from error
     for handler in handlers:
         handler.setFormatter(layout)
     logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)

@@ -49,7 +49,7 @@ def serve(config: str | None, listen: str | None, log_level: str | None) -> None
         loaded = settings.load(file, os.environ, {"listen": listen}, create=config is None)
         set_up_logs(log_level or loaded.settings.logging.level, loaded.places.logs / "mcpproxy.log")
         anyio.run(run, loaded, os.environ, backend_options={"use_uvloop": True})
-    except (SettingsError, PermissionError) as error:
+    except SettingsError as error:
         click.echo(f"mcpproxy: {error}", err=True)
         sys.exit(BAD_CONFIG)
     except InTheWay as error:
@@ -79,7 +79,7 @@ def status(config: str | None) -> None:
     """Show what the running daemon says of itself, as JSON."""
     import json
 
-    from mcpproxy.cli.local import find, request
+    from mcpproxy.cli.local import NoAnswer, find, request
 
     daemon = find(config)
     if daemon is None:
@@ -87,10 +87,12 @@ def status(config: str | None) -> None:
             "no daemon is running for this configuration; start one with: mcpproxy serve", err=True
         )
         sys.exit(1)
-    code, text = request(daemon, "GET", "/api/v1/status", timeout=10)
-    found = json.loads(text)
-    click.echo(json.dumps(found.get("data", found), indent=2))
-    sys.exit(0 if code == 200 else 1)
+    try:
+        _, found = request(daemon, "GET", "/api/v1/status", timeout=10)
+    except NoAnswer as error:
+        click.echo(f"mcpproxy: {error}", err=True)
+        sys.exit(1)
+    click.echo(json.dumps(found["data"], indent=2, ensure_ascii=False))
 
 
 @main.command()

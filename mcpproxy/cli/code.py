@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
+from mcpproxy import jsonc
 from mcpproxy.cli.options import config_option, log_level_option
 
 RAN_AND_FAILED, NOTHING_RUN, INTERRUPTED = 1, 2, 130
@@ -108,7 +109,7 @@ def refuse(message: str) -> NoReturn:
 
 def text_of(file: str, option: str) -> str:
     try:
-        return Path(file).read_text(encoding="utf-8")
+        return Path(file).read_bytes().decode()  # with its line ends as they are
     except OSError as error:
         refuse(f"{option} {file}: {error.strerror}")
     except UnicodeDecodeError:
@@ -117,8 +118,8 @@ def text_of(file: str, option: str) -> str:
 
 def json_object(text: str, option: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found = jsonc.strict(text.removeprefix("\ufeff"))
+    except ValueError as error:
         refuse(f"{option} is not JSON: {error}")
     if not isinstance(found, dict):
         refuse(f'{option} must be a JSON object such as {{"name": "value"}}')
@@ -127,8 +128,6 @@ def json_object(text: str, option: str) -> dict[str, Any]:
 
 def run(body: dict[str, Any], config: str | None, log_level: str | None) -> NoReturn:
     """Run it where a daemon is, else here; print the envelope and leave."""
-    import http.client
-
     from mcpproxy.cli import local
 
     # A terminated command must let go of what it waits for, as an interrupted one does.
@@ -140,17 +139,13 @@ def run(body: dict[str, Any], config: str | None, log_level: str | None) -> NoRe
             envelope, refused = alone(body, config, log_level)
         else:
             click.echo(f"running on the daemon at {daemon.where}", err=True)
-            try:
-                status, text = local.request(
-                    daemon, "POST", "/api/v1/code/exec", body, timeout=patience(body, config)
-                )
-                envelope, refused = json.loads(text), 400 <= status < 500
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                click.echo(
-                    f"mcpproxy: the daemon gave no answer: {error or type(error).__name__}",
-                    err=True,
-                )
-                sys.exit(RAN_AND_FAILED)
+            status, envelope = local.request(
+                daemon, "POST", "/api/v1/code/exec", body, timeout=patience(body, config)
+            )
+            refused = 400 <= status < 500
+    except local.NoAnswer as error:
+        click.echo(f"mcpproxy: {error}", err=True)
+        sys.exit(RAN_AND_FAILED)
     except KeyboardInterrupt:
         click.echo("interrupted; the script was told to stop", err=True)
         sys.exit(INTERRUPTED)
@@ -204,17 +199,18 @@ def alone(
     from mcpproxy.policy import LOCAL
     from mcpproxy.serve import set_up_logs
 
-    async def execute(loaded: settings.Loaded) -> dict[str, Any]:
+    async def execute(loaded: settings.Loaded) -> tuple[dict[str, Any], bool]:
         async with open_daemon(loaded, os.environ, lasting=False) as daemon:
-            reply = await daemon.execute(body, LOCAL, request_id=uuid.uuid4().hex)
-        return reply.envelope
+            try:  # here, where no task group can wrap a refusal
+                reply = await daemon.execute(body, LOCAL, request_id=uuid.uuid4().hex)
+            except Refused as error:
+                return refusal(error.code, str(error)), True
+        return reply.envelope, False
 
     try:
         loaded = settings.load(paths.config_file(config), os.environ, create=config is None)
         set_up_logs(log_level or "warn", None)
-        return anyio.run(execute, loaded, backend_options={"use_uvloop": True}), False
-    except Refused as error:
-        return refusal(error.code, str(error)), True
+        return anyio.run(execute, loaded, backend_options={"use_uvloop": True})
     except SettingsError as error:
         refuse(str(error))
 
@@ -245,10 +241,13 @@ def list_scripts(output: str, config: str | None) -> None:
         )
         found = Scripts(local.places_of(config).scripts).listing()
     else:
-        status, text = local.request(daemon, "GET", "/api/v1/code/scripts", timeout=30)
+        try:
+            status, answer = local.request(daemon, "GET", "/api/v1/code/scripts", timeout=30)
+        except local.NoAnswer as error:
+            refuse(str(error))
         if status != 200:
-            refuse(f"the daemon refused the listing: {text}")
-        found = json.loads(text)["data"]
+            refuse(f"the daemon refused the listing: {answer.get('error')}")
+        found = answer["data"]
     if output == "json":
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
     elif output == "yaml":

@@ -6,7 +6,6 @@ must not be able to do.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -77,8 +76,12 @@ async def sandbox(found: settings.Settings) -> list[Finding]:
 
 
 def servers(daemon: local.Running) -> Iterator[Finding]:
-    _, text = local.request(daemon, "GET", "/api/v1/servers", timeout=10)
-    for server in json.loads(text)["data"]["servers"]:
+    try:
+        _, found = local.request(daemon, "GET", "/api/v1/servers", timeout=10)
+    except local.NoAnswer as error:
+        yield Finding(str(error), "look into its log, then start it anew: mcpproxy serve")
+        return
+    for server in found["data"]["servers"]:
         yield about(server)
 
 

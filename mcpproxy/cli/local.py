@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mcpproxy import jsonc, paths
 
 PROBE_SECONDS = 2.0
+
+
+class NoAnswer(Exception):
+    """The daemon hung up, took too long or isn't one; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +32,7 @@ class Running:
     socket: Path | None = None
     host: str = ""
     port: int = 0
-    key: str = ""
+    key: str = field(default="", repr=False)
 
     def connect(self, timeout: float) -> http.client.HTTPConnection:
         if self.socket is not None:
@@ -57,8 +64,6 @@ def document(config: str | None) -> dict[str, Any]:
 
 def places_of(config: str | None) -> paths.Places:
     """The places of a configuration, as the daemon that runs with it sees them."""
-    import os
-
     data_dir = os.environ.get("MCPPROXY_DATA_DIR") or document(config).get("data_dir")
     return paths.places(
         paths.config_file(config), Path(data_dir) if isinstance(data_dir, str) else None
@@ -67,31 +72,47 @@ def places_of(config: str | None) -> paths.Places:
 
 def find(config: str | None) -> Running | None:
     """The daemon that runs with this configuration, if one answers."""
-    places = places_of(config)
-    candidates = (
-        [Running(str(places.socket), socket=places.socket)] if places.socket.exists() else []
-    )
+    return next((each for each in candidates(config) if answers(each)), None)
+
+
+def candidates(config: str | None) -> Iterator[Running]:
+    path = places_of(config).socket
+    if ours(path):
+        yield Running(str(path), socket=path)
     found = document(config)
-    host, _, port = str(found.get("listen", "127.0.0.1:8080")).rpartition(":")
-    key = found.get("api_key")
-    if port.isdecimal() and isinstance(key, str) and key:
-        host = host.strip("[]") or "127.0.0.1"
-        candidates.append(Running(f"http://{host}:{port}", host=host, port=int(port), key=key))
-    return next((each for each in candidates if answers(each)), None)
+    listen = os.environ.get("MCPPROXY_LISTEN") or str(found.get("listen", "127.0.0.1:8080"))
+    key = os.environ.get("MCPPROXY_API_KEY") or found.get("api_key")
+    host, _, port = listen.rpartition(":")
+    if port.isdecimal() and 0 < int(port) < 65536 and isinstance(key, str) and key:
+        yield Running(
+            f"http://{host or '127.0.0.1'}:{port}",
+            host=host.strip("[]") or "127.0.0.1",
+            port=int(port),
+            key=key,
+        )
+
+
+def ours(path: Path) -> bool:
+    """Whether a file is there and this user's: what another one put there isn't the daemon."""
+    with suppress(OSError):
+        return path.stat().st_uid == os.getuid()
+    return False
 
 
 def answers(daemon: Running) -> bool:
-    try:
+    with suppress(NoAnswer):
         status, _ = request(daemon, "GET", "/api/v1/status", timeout=PROBE_SECONDS)
-    except (OSError, http.client.HTTPException):
-        return False
-    return status == 200
+        return status == 200
+    return False
 
 
 def request(
     daemon: Running, verb: str, path: str, body: Any = None, *, timeout: float
-) -> tuple[int, str]:
-    """Status and text of one answer. Leaving early (Ctrl-C) closes the connection, which cancels the work."""
+) -> tuple[int, dict[str, Any]]:
+    """Status and body of one answer. Raises `NoAnswer`.
+
+    Leaving early (Ctrl-C) closes the connection, which cancels the work.
+    """
     headers = {"Content-Type": "application/json"}
     if daemon.key:
         headers["X-API-Key"] = daemon.key
@@ -99,6 +120,15 @@ def request(
     try:
         connection.request(verb, path, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()
-        return response.status, response.read().decode()
+        found = json.loads(response.read())
+    except TimeoutError as error:
+        raise NoAnswer(f"the daemon gave no answer within {timeout:g} s") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise NoAnswer(f"the daemon gave no answer: {error or type(error).__name__}") from error
+    except (ValueError, RecursionError) as error:
+        raise NoAnswer(f"{daemon.where} answered with something that is no JSON") from error
     finally:
         connection.close()
+    if not isinstance(found, dict):
+        raise NoAnswer(f"{daemon.where} answered as no mcpproxy does")
+    return response.status, found
