@@ -561,7 +561,13 @@
 
     /** Whether a text compiles as the body of a function: told apart from a SyntaxError the script threw itself. */
     compiles(json) {
-      try { evaluate('(async function(){' + parse(json) + '\n})'); return true; } catch { return false; }
+      // What begins with a throw never runs. A text that closes the function it was put into can do so in
+      // one of these two, never in both: after a method comes `,` or `}`, after a declaration neither.
+      const body = parse(json);
+      const fits = (program) => { try { evaluate('throw 0;' + program); } catch (thrown) { return thrown === 0; } return false; };
+      const whole = fits('({async body(){' + body + '\n}})') && fits('async function $body(){' + body + '\n}');
+      delete G.$body;
+      return whole;
     },
   };
 
