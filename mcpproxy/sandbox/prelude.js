@@ -197,7 +197,7 @@
     try { genuine = isError(thrown) || builtin(thrown) === 'Error'; } catch { /* a proxy, or no object */ }
     if (!genuine) return { __proto__: null, name: '', message: short('Uncaught ' + inspect(thrown, 0, 4000)), stack: '', memory: false, syntax: false };
     const name = short(ownText(thrown, 'name')) || 'Error', said = short(ownText(thrown, 'message'));
-    let stack = ownText(thrown, 'stack'), prototype = null;
+    let stack = short(ownText(thrown, 'stack')), prototype = null;
     const ours = apply(test, OURS, [stack]);
     if (ours !== null) stack = apply(slice, stack, [0, ours.index]);
     try { prototype = getPrototypeOf(thrown); } catch { /* a proxy */ }
@@ -205,7 +205,7 @@
     const tool = apply(weakGet, failures, [thrown]);
     if (tool !== undefined) message += ' (' + tool + ')';
     return {
-      __proto__: null, name, message: text(message), stack: text(short(stack)),
+      __proto__: null, name, message: text(message), stack: text(stack),
       memory: prototype === InternalErrorPrototype && said === 'out of memory', syntax: prototype === SE.prototype,
     };
   }

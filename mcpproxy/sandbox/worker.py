@@ -46,7 +46,9 @@ SPARE_BYTES = 32 * 2**20
 OUT_OF_MEMORY = 86
 """Exit status of a process that could not even say that its memory was used up."""
 
-POSITION = re.compile(r"<input>:(\d+):(\d+)")
+POSITION = re.compile(r"<input>:(\d{1,9}):(\d{1,9})")
+"""Bounded, since a script writes what it likes into a stack: Python refuses longer numbers."""
+
 WORDS = re.compile(r"\b(?:await|return)\b")
 FUNCTION = re.compile(r"\s*(?:/[/*]|async\b|function\b|\(|[\w$]+\s*=>)")
 FENCE = re.compile(r"\A\s*```[^\n`]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
