@@ -186,8 +186,30 @@
     }
   }
 
-  // The first of our own frames; see FIRST_LINE in worker.py.
-  const OURS = /\n? *at (?:eval|apply) \(native\)\n *at [^\n]*<input>:2\d{6}:|\n? *at [^\n]*<input>:2\d{6}:/;
+  // A frame of ours (see FIRST_LINE in worker.py), or of a built-in that leads to one.
+  const OURS = /<input>:2\d{6}:/, NATIVE = /^ *at \w+ \(native\)$/;
+
+  /** The script's own frames: those between ours, which come first (we threw) and last (we called). */
+  function theirs(stack) {
+    let out = '', held = '', at = 0;
+    while (at < stack.length) {
+      let end = apply(indexOf, stack, ['\n', at]);
+      if (end < 0) end = stack.length;
+      const line = apply(slice, stack, [at, end]);
+      at = end + 1;
+      if (apply(test, OURS, [line]) !== null) {
+        if (out !== '') break;
+        held = '';
+      } else if (apply(test, NATIVE, [line]) !== null) {
+        held += line + '\n';
+      } else {
+        out += held + line + '\n';
+        held = '';
+      }
+    }
+    return out;
+  }
+
   const LONGEST = 16384;
   const short = (value) => value.length > LONGEST ? apply(slice, value, [0, LONGEST]) + ' … (' + value.length + ' characters)' : value;
 
@@ -198,8 +220,7 @@
     if (!genuine) return { __proto__: null, name: '', message: short('Uncaught ' + inspect(thrown, 0, 4000)), stack: '', memory: false, syntax: false };
     const name = short(ownText(thrown, 'name')) || 'Error', said = short(ownText(thrown, 'message'));
     let stack = short(ownText(thrown, 'stack')), prototype = null;
-    const ours = apply(test, OURS, [stack]);
-    if (ours !== null) stack = apply(slice, stack, [0, ours.index]);
+    stack = theirs(stack);
     try { prototype = getPrototypeOf(thrown); } catch { /* a proxy */ }
     let message = said ? name + ': ' + said : name;
     const tool = apply(weakGet, failures, [thrown]);
@@ -372,10 +393,11 @@
       return undefined;
     }
     const json = args[0] === undefined ? '{}' : argsText(args[0], 'args');
+    const site = new E('').stack;       // where the script called: an answer comes from nowhere
     const promise = new P((resolve, reject) => {
       if (typeof json !== 'string') { reject(new ToolError({ code: 'INVALID_ARGS', message: call + ': ' + json.wrong, retryable: false }, server, tool)); return; }
       const id = ++number;
-      waiting[id] = { __proto__: null, resolve, reject, server, tool };
+      waiting[id] = { __proto__: null, resolve, reject, server, tool, site };
       inFlight++;
       send('{"t":"call","id":' + id + ',"typed":true,"server":' + quote(server) + ',"tool":' + quote(tool) + ',"args":' + json + '}');
     });
@@ -434,6 +456,7 @@
     const names = serverNames();
     const server = names[key] ?? (hasOwn(listing().spellings, key) ? listing().spellings[key] : undefined);
     if (server === undefined) {
+      if (key === 'then') return undefined;      // asked of every value that is awaited or given as the result
       const answer = question('close_server', ',"server":' + quote(key));
       throw new TE(answer.message);
     }
@@ -458,12 +481,33 @@
   const describe_tool = (name) => discover('describe', '"name":' + loose(name));
   const loose = (value) => { try { return value === undefined ? 'null' : toText(value, 'value', true); } catch { return '{}'; } };
 
+  /** printf-like directives of the Console Standard: %s %d %i %f %j %o %O %c %%. */
+  function format(values) {
+    const pattern = values[0];
+    let text = '', used = 1, at = 0;
+    for (;;) {
+      const next = apply(indexOf, pattern, ['%', at]);
+      if (next < 0 || next === pattern.length - 1) break;
+      const directive = pattern[next + 1], whole = apply(slice, pattern, [at, next]);
+      at = next + 2;
+      if (directive === '%') { text += whole + '%'; continue; }
+      const known = directive === 's' || directive === 'd' || directive === 'i' || directive === 'f' || directive === 'j' || directive === 'o' || directive === 'O' || directive === 'c';
+      if (!known || used >= values.length) { text += whole + '%' + directive; continue; }
+      const value = values[used++];
+      text += whole + (directive === 'c' ? '' : directive === 'i' && typeof value === 'number' ? '' + trunc(value)
+        : inspect(value, directive === 's' || directive === 'd' || directive === 'i' || directive === 'f' ? 0 : 1, LOG_BYTES));
+    }
+    return { text: text + apply(slice, pattern, [at]), used };
+  }
+  const trunc = Math.trunc;
+
   const LOG_BYTES = 65536;
   let logged = 0, dropped = 0;
   function log(level, values) {
     if (logged >= LOG_BYTES) { dropped++; return; }
-    let line = '';
-    for (let n = 0; n < values.length && line.length <= LOG_BYTES; n++) line += (n ? ' ' : '') + inspect(values[n], 0, LOG_BYTES);
+    let line = '', first = 0;
+    if (typeof values[0] === 'string' && values.length > 1) { const filled = format(values); line = filled.text; first = filled.used; }
+    for (let n = first; n < values.length && line.length <= LOG_BYTES; n++) line += (n ? ' ' : '') + inspect(values[n], 0, LOG_BYTES);
     const room = LOG_BYTES - logged;
     if (line.length > room) line = apply(slice, line, [0, room]) + ' … (' + (line.length - room) + ' characters left out)';
     logged += line.length + 16;
@@ -473,8 +517,20 @@
   for (const level of ['log', 'info', 'warn', 'error', 'debug']) {
     console[level] = { [level](...values) { log(level, values); } }[level];
   }
-  console.trace = console.debug;
-  console.table = console.dir = console.log;
+  const { log: plainLog, error: errorLog, debug: debugLog } = console;
+  const counts = create(null), times = create(null), now = performance.now, clock = performance;
+  const since = (label) => label + ': ' + (apply(now, clock, []) - (times[label] ?? apply(now, clock, []))) + ' ms';
+  const named_ = (label) => label === undefined ? 'default' : inspect(label, 0, 100);
+  for (const [name, method] of [
+    ['trace', debugLog], ['dir', plainLog], ['table', plainLog], ['group', plainLog], ['groupCollapsed', plainLog],
+    ['groupEnd', () => {}], ['clear', () => {}],
+    ['assert', (held, ...values) => { if (!held) errorLog('Assertion failed', ...values); }],
+    ['count', (label) => { const key = named_(label); counts[key] = (counts[key] ?? 0) + 1; plainLog(key + ': ' + counts[key]); }],
+    ['countReset', (label) => { counts[named_(label)] = 0; }],
+    ['time', (label) => { times[named_(label)] = apply(now, clock, []); }],
+    ['timeLog', (label) => { plainLog(since(named_(label))); }],
+    ['timeEnd', (label) => { const key = named_(label); plainLog(since(key)); delete times[key]; }],
+  ]) console[name] = method;
 
   function sleep(ms) {
     const asked = typeof ms === 'number' && ms >= 0 ? ms : 0;
@@ -543,7 +599,9 @@
       } else if (answer.ok) {
         entry.resolve(dataOf(answer.result));
       } else {
-        entry.reject(new ToolError(answer.error, entry.server, entry.tool));
+        const error = new ToolError(answer.error, entry.server, entry.tool);
+        defineProperty(error, 'stack', hidden(theirs(entry.site)));
+        entry.reject(error);
       }
     },
 
@@ -572,7 +630,7 @@
   };
 
   const NEVER = 'Error: the script waits for a promise that can never settle: nothing is left that could resolve it. Check that each new Promise(...) calls its resolve or reject';
-  const COMPILING = /^ {4}at <input>:\d+:\d+\n?$/;
+  const COMPILING = /^ {4}at <input>:\d+:\d+\n$/;
   const failure = (kind, message, stack, code) => stringify({ __proto__: null, t: 'failed', dropped, kind, code, message, stack: stack ?? '' });
 
   function plainOrPromise(value) {
