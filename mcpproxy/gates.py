@@ -62,21 +62,24 @@ def no_server(server: str, catalog: Catalog) -> str:
     """The sentence for a server that isn't there."""
     if not catalog.servers:
         return f"there is no server '{server}': no servers are configured"
-    return f"there is no server '{server}'{meant(server, catalog.servers)}; list_servers shows all {len(catalog.servers)}"
+    return (
+        f"there is no server '{server}'{meant(server, catalog.servers)} "
+        f"list_servers shows all {len(catalog.servers)}"
+    )
 
 
 def no_tool(server: Server, tool: str) -> str:
     """The sentence for a tool that its server doesn't have."""
     return (
-        f"server '{server.name}' has no tool '{tool}'{meant(tool, server.tools)}; "
+        f"server '{server.name}' has no tool '{tool}'{meant(tool, server.tools)} "
         "search_tools finds tools by what they do"
     )
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """ ", did you mean ...?" or nothing."""
+    """The end of a sentence about a name that isn't there: the names it may have been, if any."""
     close = names.close(name, known)
-    return f", did you mean {' or '.join(repr(each) for each in close)}?" if close else ""
+    return f", did you mean {' or '.join(repr(each) for each in close)}?" if close else ";"
 
 
 def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:

@@ -45,6 +45,11 @@ PYTHON = re.compile(
     r"^\s*(?:def \w+\(.*\):|from \w[\w.]* import |import \w+\s*$|class \w+.*:\s*$|if .*:\s*$|for \w+ in .*:\s*$|print\()",
     re.MULTILINE,
 )
+MARKUP = re.compile(r"<(?:!doctype|\?xml|[a-z][\w-]*[\s>/])", re.IGNORECASE)
+SQL = re.compile(
+    r"(?:select\s.+\sfrom|insert\s+into|update\s+\w+\s+set|delete\s+from|create\s+table)\s",
+    re.IGNORECASE | re.DOTALL,
+)
 PROSE = re.compile(r"\s*[A-Z][a-z']*(?:\s+[A-Za-z',]+){3,}[.?!:]?")
 
 EXPECTED = (
@@ -74,6 +79,10 @@ def looks_like(source: str) -> str | None:
             pass
         else:
             return "JSON"
+    if MARKUP.match(text):
+        return "HTML or XML"
+    if SQL.match(text):
+        return "SQL"
     if SHELL.match(text):
         return "a shell command"
     if PYTHON.search(text):

@@ -218,6 +218,8 @@ HINTS = [
     ("import fs from 'fs'; 1", "import"),
     ("ls -la /tmp && cat README.md", "shell command"),
     ('{"a": 1, "b": [2]}', "JSON"),
+    ("<html><body></body></html>", "HTML"),
+    ("SELECT name FROM users WHERE id = 1", "SQL"),
     ("def f(x):\n    return x", "Python"),
     ("Please list all the open issues for me.", "prose"),
 ]
@@ -231,3 +233,30 @@ async def test_what_cannot_be_had_says_what_to_do(world, code, hint):
 async def test_a_forgotten_await_is_named(world):
     error = await world.error("tools.stub.add({a: 1, b: 2}).sum")
     assert "(await tools.stub.add(…)).sum" in error["message"]
+
+
+async def test_an_uncaught_tool_error_names_the_line_of_its_call(world):
+    error = await world.error("const a = 1;\n\nawait tools.stub.fail({message: 'boom'});")
+    assert place(error)[0] == 3
+    error = await world.error("const a = 1;\nawait tools.stubb.echo({})")
+    assert place(error)[0] == 2
+
+
+async def test_the_rest_of_the_console_is_there(world):
+    reply = await world.run(
+        "console.log('%s is %d of %j, 100%%', 'a', 5, {b: 1}, 'more'); console.group('g'); console.groupEnd();"
+        "console.count(); console.count(); console.assert(1, 'no'); console.assert(0, 'yes'); console.time('t'); console.timeEnd('t'); 1"
+    )
+    said = [line["message"] for line in reply["logs"]]
+    assert said[:5] == [
+        "a is 5 of {b: 1}, 100% more",
+        "g",
+        "default: 1",
+        "default: 2",
+        "Assertion failed yes",
+    ]
+    assert said[5].startswith("t: ") and said[5].endswith(" ms")
+
+
+async def test_awaiting_tools_gives_tools(world):
+    assert await world.value("typeof (await tools).stub.echo") == "function"
