@@ -13,10 +13,10 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from upstreams import open_stubs, stub, wanted
 
 from mcpproxy.errors import CallError
 from mcpproxy.upstream.fleet import Fleet
-from tests.upstreams import open_stubs, stub, wanted
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 
@@ -512,15 +512,15 @@ async def test_a_child_dies_with_a_daemon_that_is_killed(tmp_path):
     program = f"""
 import anyio, sys
 from pathlib import Path
-from tests.upstreams import open_stubs, stub
+from upstreams import open_stubs, stub
 async def main():
     async with open_stubs(Path({str(tmp_path)!r}), stub("--stubborn", "--starts", {str(starts)!r})):
         print("up", flush=True)
         await anyio.sleep_forever()
 anyio.run(main)
 """
-    root = str(Path(__file__).parent.parent)
-    async with await anyio.open_process([sys.executable, "-c", program], cwd=root) as daemon:
+    here = str(Path(__file__).parent)
+    async with await anyio.open_process([sys.executable, "-c", program], cwd=here) as daemon:
         assert daemon.stdout is not None
         with anyio.fail_after(20):
             await daemon.stdout.receive()

@@ -105,10 +105,13 @@ class Answered:
             self.status = response.status_code if response.status_code >= 400 else None
 
     def account(self) -> str:
-        if self.status is None:
-            return ""
-        kind = "it failed" if self.status >= 500 else "it refused our request"
-        return STATUS.get(self.status, f"{kind} (HTTP {self.status})")
+        return "" if self.status is None else refusal(self.status)
+
+
+def refusal(status: int) -> str:
+    """What a status of HTTP says of a server, and what to do about it."""
+    kind = "it failed" if status >= 500 else "it refused our request"
+    return STATUS.get(status, f"{kind} (HTTP {status})")
 
 
 def ways(settings: ServerSettings) -> tuple[Way, ...]:

@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from mcpproxy.catalog import Server, Tool
 from mcpproxy.errors import ProxyError
 from mcpproxy.upstream.connection import Connection, open_connection
-from mcpproxy.upstream.dial import Line, Secrets, Unreachable, Way, dial, ways
+from mcpproxy.upstream.dial import Line, Secrets, Unreachable, Way, dial, refusal, ways
 from mcpproxy.upstream.era import Era
 
 if TYPE_CHECKING:
@@ -190,13 +190,17 @@ class Link:
     async def _connect(self) -> None:
         """Raises `Lost`, always: that is how a connection ends."""
         choices = (self._way,) if self._way else ways(self.settings)
+        first: Lost | None = None
         for way in choices:
             refused: list[bool] = []
             try:
                 await self._stay(way, refused)
-            except Lost:
+            except Lost as error:
                 if way is choices[-1] or not any(refused):
+                    if first is not None and self._trying:
+                        raise first from error  # no way led there: the first one's reason says most
                     raise
+                first = error
 
     async def _stay(self, way: Way, refused: list[bool]) -> None:
         """Dial, agree, list, and live with it. `refused`: whether it spoke HTTP, but not this way."""
@@ -342,7 +346,7 @@ def sentence(error: BaseException) -> str:
         case MCPError():
             return f"it said: {error.message} ({error.code})"
         case httpx2.HTTPStatusError():
-            return ""
+            return refusal(error.response.status_code)
         case httpx2.ConnectError():
             return f"nothing answers at its URL: {error}"
         case httpx2.HTTPError() | OSError():

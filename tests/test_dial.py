@@ -1,0 +1,246 @@
+"""How a server is reached, what it is given, and what is said when it can't be."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+import uvicorn
+from mcp.server import Server
+from mcp.server.sse import SseServerTransport
+from mcp_types import CallToolResult, ListToolsResult, TextContent
+from mcp_types import Tool as WireTool
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from upstreams import open_stubs, stub
+
+from mcpproxy.settings import ServerSettings
+from mcpproxy.upstream.dial import Secrets, Unreachable, program, refusal, ways
+
+
+@pytest.mark.parametrize(
+    ("settings", "tried"),
+    [
+        ({"command": "x"}, ("stdio",)),
+        ({"command": "x", "url": "http://y"}, ("stdio",)),
+        ({"url": "http://y"}, ("streamable-http", "sse")),
+        ({"url": "http://y", "protocol": "http"}, ("streamable-http",)),
+        ({"url": "http://y", "protocol": "sse"}, ("sse",)),
+        ({"command": "x", "url": "http://y", "protocol": "streamable-http"}, ("streamable-http",)),
+    ],
+)
+def test_the_ways_to_a_server(settings, tried):
+    assert ways(ServerSettings(name="s", **settings)) == tried
+
+
+def test_a_secret_goes_to_the_server_and_nowhere_else():
+    secrets = Secrets({"PATH": "/bin:/usr/bin", "TOKEN": "s3cr3t", "LONG": "s3cr3t-and-more"})
+    settings = ServerSettings(
+        name="s", command="sh", args=["--key=${env:TOKEN}"], env={"KEY": "${env:LONG}"}
+    )
+    planned = program(settings, secrets)
+    assert planned.command[1:] == ["--key=s3cr3t"] and planned.env["KEY"] == "s3cr3t-and-more"
+    assert "s3cr3t" not in repr(secrets) + repr(planned.env and planned.cwd)
+    assert secrets.hide("s3cr3t, s3cr3t-and-more") == "${env:TOKEN}, ${env:LONG}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"command": "no-such-program"}, "no-such-program"),
+        ({"command": "./no/such/program"}, "./no/such/program"),
+        ({"command": "sh", "working_dir": "/no/such/folder"}, "/no/such/folder"),
+        ({"command": "sh", "args": ["a", "${env:NOT_SET}"]}, "args[1]"),
+        ({"command": "sh", "env": {"A": "${env:NOT_SET}"}}, "NOT_SET"),
+        ({"command": "${env:NOT_SET}"}, "command"),
+    ],
+)
+def test_what_is_missing_is_named(settings, said):
+    with pytest.raises(Unreachable) as error:
+        program(ServerSettings(name="s", **settings), Secrets({"PATH": "/bin:/usr/bin"}))
+    assert said in str(error.value)
+
+
+def test_a_command_with_a_folder_is_looked_for_in_the_working_dir(tmp_path):
+    (tmp_path / "run").write_text("#!/bin/sh\n", encoding="utf-8")
+    (tmp_path / "run").chmod(0o700)
+    settings = ServerSettings(name="s", command="./run", working_dir=str(tmp_path))
+    assert program(settings, Secrets({})).command == [str(tmp_path / "run")]
+
+
+def test_a_status_of_http_says_what_to_do():
+    assert "headers" in refusal(401) and "headers" in refusal(403)
+    assert "path" in refusal(404)
+    assert all(
+        str(status) in refusal(status) for status in (400, 401, 403, 404, 418, 429, 500, 503)
+    )
+
+
+async def test_a_name_with_slashes_logs_into_the_folder_of_logs(tmp_path):
+    logs = tmp_path / "logs"
+    async with open_stubs(logs, stub("--flood", "1", name="../a/b")) as fleet:
+        assert fleet.catalog.servers["../a/b"].state == "ready"
+    assert [file.parent for file in tmp_path.rglob("*.log*")] == [logs]
+
+
+# ── HTTP ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Remote:
+    """A server on HTTP: what was asked of it, and where it is."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.seen: list[str] = []
+        self.headers: list[str | None] = []
+        self.hanging = anyio.Event()
+        self.cancelled = anyio.Event()
+
+    def server(self) -> Server[Any]:
+        async def listing(context: Any, params: Any = None) -> ListToolsResult:
+            tools = [
+                WireTool(name=name, input_schema={"type": "object"}) for name in ("echo", "hang")
+            ]
+            return ListToolsResult(tools=tools)
+
+        async def calling(context: Any, params: Any) -> CallToolResult:
+            if params.name == "hang":
+                self.hanging.set()
+                try:
+                    await anyio.sleep_forever()
+                finally:
+                    self.cancelled.set()
+            self.seen.append(params.name)
+            return CallToolResult(content=[TextContent(type="text", text="hi")])
+
+        return Server("remote", version="1", on_list_tools=listing, on_call_tool=calling)
+
+    def streamable(self) -> Starlette:
+        return self.server().streamable_http_app()
+
+    def sse(self) -> Starlette:
+        transport, server = SseServerTransport("/messages/"), self.server()
+
+        async def connect(request: Request) -> Response:
+            async with transport.connect_sse(
+                request.scope, request.receive, request._send
+            ) as streams:
+                await server.run(*streams, server.create_initialization_options())
+            return Response()
+
+        return Starlette(
+            routes=[
+                Route("/mcp", connect, methods=["GET"]),
+                Mount("/messages/", app=transport.handle_post_message),
+            ]
+        )
+
+    def refusing(self, status: int) -> Starlette:
+        async def refuse(request: Request) -> Response:
+            self.headers.append(request.headers.get("authorization"))
+            return Response("no", status_code=status)
+
+        return Starlette(routes=[Route("/mcp", refuse, methods=["GET", "POST", "DELETE"])])
+
+
+@asynccontextmanager
+async def serving(app: Any, remote: Remote) -> AsyncIterator[None]:
+    config = uvicorn.Config(app, port=0, log_level="critical", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.serve)
+        with anyio.fail_after(10):
+            while not server.started:
+                await anyio.lowlevel.checkpoint()
+        port = server.servers[0].sockets[0].getsockname()[1]
+        remote.url = f"http://127.0.0.1:{port}/mcp"
+        try:
+            yield
+        finally:
+            server.should_exit = True
+
+
+def at(remote: Remote, **settings: Any) -> ServerSettings:
+    return ServerSettings(name="remote", url=remote.url, **settings)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "version"),
+    [
+        ("streamable", {}, "2026-07-28"),
+        ("streamable", {"era": "legacy"}, "2025-11-25"),
+        ("sse", {"protocol": "sse"}, "2025-11-25"),
+        ("sse", {}, "2025-11-25"),
+    ],
+)
+async def test_calls_and_cancellations_go_over_http(tmp_path, kind, settings, version):
+    remote = Remote()
+    async with (
+        serving(getattr(remote, kind)(), remote),
+        open_stubs(tmp_path, at(remote, **settings)) as fleet,
+    ):
+        assert fleet.status()[0]["protocol_version"] == version
+        result = await fleet.call("remote", "echo", {})
+        assert result["content"] == [{"type": "text", "text": "hi"}] and "_meta" not in result
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(fleet.call, "remote", "hang", {})
+                await remote.hanging.wait()
+                tasks.cancel_scope.cancel()
+            await remote.cancelled.wait()
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 429, 500, 503])
+@pytest.mark.parametrize("protocol", ["auto", "http", "sse"])
+async def test_a_refusal_says_its_status_and_keeps_our_secrets(tmp_path, status, protocol):
+    remote = Remote()
+    async with serving(remote.refusing(status), remote):
+        server = at(remote, protocol=protocol, headers={"Authorization": "Bearer ${env:TOKEN}"})
+        async with open_stubs(tmp_path, server, environ={"TOKEN": "s3cr3t"}) as fleet:
+            error = fleet.catalog.servers["remote"].error
+    assert error and str(status) in error and "s3cr3t" not in error
+    assert set(remote.headers) == {"Bearer s3cr3t"}
+
+
+async def test_nothing_at_the_url_is_said_so(tmp_path):
+    server = ServerSettings(name="remote", url="http://127.0.0.1:1/mcp")
+    async with open_stubs(tmp_path, server) as fleet:
+        error = fleet.catalog.servers["remote"].error
+    assert error and "nothing answers" in error
+
+
+async def test_a_server_that_forgot_our_session_is_asked_again_in_a_new_one(tmp_path):
+    remote = Remote()
+    apps = [remote.streamable(), remote.streamable()]
+    lost = False
+
+    async def either(scope: Any, receive: Any, send: Any) -> None:
+        await apps[lost and scope["type"] == "http"](scope, receive, send)
+
+    async with (
+        apps[1].router.lifespan_context(apps[1]),
+        serving(either, remote),
+        open_stubs(tmp_path, at(remote, era="legacy")) as fleet,
+    ):
+        await fleet.call("remote", "echo", {})
+        lost = True
+        told: list[int] = []
+        with anyio.fail_after(10):
+            await fleet.call("remote", "echo", {}, started=lambda: told.append(1))
+        assert remote.seen == ["echo", "echo"] and told == [1]
+
+
+def test_the_logs_are_a_folder_of_this_user_alone(tmp_path):
+    from mcpproxy.upstream.dial import _log_file
+
+    handler = _log_file(Path(tmp_path) / "logs", "ü" * 128)
+    handler.close()
+    assert (tmp_path / "logs").stat().st_mode & 0o077 == 0
+    assert len(Path(handler.baseFilename).name) < 255
