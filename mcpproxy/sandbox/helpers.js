@@ -5,7 +5,7 @@
   'use strict';
   const { publish, hidden, host, known } = prelude;
   const { parse, stringify } = JSON;
-  const { defineProperty, getPrototypeOf } = Reflect;
+  const { apply, defineProperty, getPrototypeOf } = Reflect;
   const tag = (C, name) => defineProperty(C.prototype, Symbol.toStringTag, { value: name, configurable: true });
   const isError = Error.isError;
 
@@ -152,17 +152,22 @@
   // ── https://url.spec.whatwg.org/#url-class ────────────────────────────────────────────────────
 
   const PARTS = ['protocol', 'username', 'password', 'host', 'hostname', 'port', 'pathname', 'search', 'hash'];
+  // https://webidl.spec.whatwg.org/#idl-USVString, which is also all that the host's end can take
+  const toWellFormed = String.prototype.toWellFormed;
+  const usv = (value) => apply(toWellFormed, String(value), []);
+  const found = (url, base) => host.url('parse', usv(url), base === undefined ? '' : usv(base), base !== undefined);
+
   class URL {
     #parts; #params;
     constructor(url, base) {
-      const text = String(url), found = host.url('parse', text, base === undefined ? '' : String(base), base !== undefined);
-      if (!found) throw new TypeError('Invalid URL: ' + text.slice(0, 200));
-      this.#parts = parse(found);
+      const text = String(url), parts = found(text, base);
+      if (!parts) throw new TypeError('Invalid URL: ' + text.slice(0, 200));
+      this.#parts = parse(parts);
     }
-    static canParse(url, base) { return host.url('parse', String(url), base === undefined ? '' : String(base), base !== undefined) !== ''; }
+    static canParse(url, base) { return found(url, base) !== ''; }
     static parse(url, base) { try { return new URL(url, base); } catch { return null; } }
     static [update](url, part, value) {
-      const found = host.url(part, url.#parts.href, String(value), true);
+      const found = host.url(part, url.#parts.href, usv(value), true);
       if (found) url.#parts = parse(found);
       else if (part === 'href') throw new TypeError('Invalid URL: ' + String(value).slice(0, 200));
       if (url.#params && part !== 'params') url.#params[update](url.#parts.search);
