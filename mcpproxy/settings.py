@@ -263,7 +263,7 @@ def read(path: Path, *, create: bool) -> dict[str, Any]:
     try:
         if create and not path.exists():
             _create(path)
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode()  # with its line ends as they are
     except FileNotFoundError as error:
         raise SettingsError(
             f"there is no configuration at {path}: give another with --config"
@@ -291,11 +291,17 @@ def _create(path: Path) -> None:
     _write(path, json.dumps({"listen": "127.0.0.1:8080", "mcpServers": []}, indent=2) + "\n")
 
 
+EMPTY_KEY = re.compile(r'("api_key"\s*:\s*)""')
+
+
 def _with_key(text: str, key: str) -> str:
     """The file with a key in it, its comments and everything else as they were."""
-    emptied, count = re.subn(r'("api_key"\s*:\s*)""', rf'\g<1>"{key}"', text, count=1)
-    if count:
-        return emptied
+    document = {**jsonc.loads(text), "api_key": key}
+    # An empty one may as well stand in a comment, or be a server's own: only the right one will do.
+    for found in EMPTY_KEY.finditer(text):
+        filled = f'{text[: found.end() - 2]}"{key}"{text[found.end() :]}'
+        if jsonc.loads(filled) == document:
+            return filled
     start = jsonc.uncommented(text).index("{") + 1
     comma = "" if re.match(r"\s*\}", text[start:]) else ","
     return f'{text[:start]}\n  "api_key": "{key}"{comma}{text[start:]}'
@@ -303,10 +309,14 @@ def _with_key(text: str, key: str) -> str:
 
 def _write(path: Path, text: str) -> None:
     """Replace a file at once, readable by this user alone."""
+    path = path.resolve()  # a link stays one
     spare = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with os.fdopen(
-            os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+            os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600),
+            "w",
+            encoding="utf-8",
+            newline="",
         ) as file:
             file.write(text)
         spare.replace(path)

@@ -1,0 +1,388 @@
+"""The configuration: what a file, the environment and flags come to, and what can't be used and why."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpproxy import jsonc
+from mcpproxy.errors import SettingsError
+from mcpproxy.settings import Settings, load, split_listen
+
+SERVER = {"name": "demo", "command": "demo-server"}
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    """Load a document, given as data or as text."""
+
+    def load_it(document=None, environ=None, **overrides):
+        file = tmp_path / "mcp_config.json"
+        if not isinstance(document, str):
+            document = json.dumps({"api_key": "k", **(document or {})})
+        file.write_text(document, encoding="utf-8")
+        return load(file, environ or {}, overrides)
+
+    return load_it
+
+
+def refused(loaded, document, **more):
+    with pytest.raises(SettingsError) as error:
+        loaded(document, **more)
+    return str(error.value)
+
+
+# ── JSON as people write it ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": 1,}', {"a": 1}),
+        ("[1, 2, // two\n]", [1, 2]),
+        ('/* a */ {"a" /* b */ : /* "c" */ 1}', {"a": 1}),
+        ('{"url": "http://x/*y*/,}"}', {"url": "http://x/*y*/,}"}),
+        (r'{"quote": "a\" // b", "back": "\\"} // "', {"quote": 'a" // b', "back": "\\"}),
+        ('\ufeff{"a": [1,],}', {"a": [1]}),
+        ("[1, /* over\n two lines */ ]", [1]),
+    ],
+)
+def test_comments_and_trailing_commas_are_left_out_but_not_from_strings(text, value):
+    assert jsonc.loads(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('{"a": 1\n "b": 2}', "line 2, column 2"),
+        ('{ // a comment\n  "a": x\n}', "line 2, column 8"),
+        ("/* one\ntwo */ nope", "line 2, column 8"),
+        ('{"a": 1', "line 1, column 8"),
+        ("", "line 1, column 1"),
+    ],
+)
+def test_an_error_in_json_is_placed_where_the_file_has_it(loaded, text, where):
+    said = refused(loaded, text)
+    assert "mcp_config.json is not valid JSON" in said
+    assert where in said
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=20,
+    )
+)
+def test_plain_json_is_read_as_it_is(value):
+    assert jsonc.loads(json.dumps(value)) == value
+    assert jsonc.loads(json.dumps(value, ensure_ascii=False, indent=2)) == value
+
+
+@pytest.mark.parametrize("text", ["[]", "1", '"mcpServers"', "null"])
+def test_a_file_must_hold_an_object(loaded, text):
+    assert "must hold a JSON object" in refused(loaded, text)
+
+
+@pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": Infinity}', "[" * 100_000])
+def test_what_is_no_json_is_refused_in_a_sentence(loaded, text):
+    assert "is not valid JSON" in refused(loaded, text)
+
+
+# ── values ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_empty_file_gives_the_defaults_of_the_reference(loaded):
+    settings = loaded({}).settings
+    assert (settings.host, settings.port) == ("127.0.0.1", 8080)
+    assert settings.enable_code_execution is True
+    assert settings.code_execution_timeout_ms == 120_000
+    assert settings.code_execution_max_tool_calls == 0
+    assert settings.code_execution_pool_size == 10
+    assert settings.code_execution_max_parallel == 8
+    assert settings.require_mcp_auth is False
+
+
+@pytest.mark.parametrize(
+    ("field", "least", "most"),
+    [
+        ("code_execution_timeout_ms", 1, 600_000),
+        ("code_execution_max_tool_calls", 0, None),
+        ("code_execution_pool_size", 1, 100),
+        ("code_execution_max_parallel", 1, 32),
+        ("code_execution_memory_mb", 16, 4096),
+        ("code_execution_queue_timeout_ms", 1, 600_000),
+    ],
+)
+def test_a_number_has_its_range_and_an_error_names_path_and_value(loaded, field, least, most):
+    for value in (least, most or 10**6):
+        assert getattr(loaded({field: value}).settings, field) == value
+    wrong = [least - 1, "5", 1.5, True, None, [1], *([most + 1] if most else [])]
+    for value in wrong:
+        said = refused(loaded, {field: value})
+        assert f"{field}: " in said
+        assert json.dumps(value) in said
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        ({"enable_code_execution": "yes"}, "enable_code_execution"),
+        ({"enable_code_execution": 1}, "enable_code_execution"),
+        ({"listen": 8080}, "listen"),
+        ({"trusted_hosts": "a.example"}, "trusted_hosts"),
+        ({"trusted_hosts": ["a.example", 1]}, "trusted_hosts[1]"),
+        ({"code_execution_limits": {"max_timeout_ms": 0}}, "code_execution_limits.max_timeout_ms"),
+        ({"code_execution_limits": []}, "code_execution_limits"),
+        ({"logging": {"level": "loud"}}, "logging.level"),
+        ({"server_concurrency_defaults": {"queue_size": -1}}, "server_concurrency_defaults.queue_size"),
+        ({"call_tool_timeout": "2 minutes"}, "call_tool_timeout"),
+    ],
+)  # fmt: skip
+def test_a_wrong_type_is_an_error_that_names_the_path(loaded, document, path):
+    assert f"{path}: " in refused(loaded, document)
+
+
+def test_a_wrong_key_is_never_shown(loaded):
+    assert "12345" not in refused(loaded, {"api_key": 12345})
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [(250, 0.25), (1500.0, 1.5), ("250ms", 0.25), ("2s", 2), ("2m", 120), ("1h30m", 5400), ("1.5s", 1.5)],
+)  # fmt: skip
+def test_a_duration_is_milliseconds_or_a_text_with_units(loaded, written, seconds):
+    assert loaded({"call_tool_timeout": written}).settings.call_tool_timeout == seconds
+
+
+@pytest.mark.parametrize("written", [True, "", "2", "s", "2 s", "-2s", "2d", "2s!", -1, [2], None])
+def test_anything_else_is_no_duration(loaded, written):
+    assert "call_tool_timeout: " in refused(loaded, {"call_tool_timeout": written})
+
+
+@pytest.mark.parametrize(
+    ("listen", "host", "port"),
+    [
+        ("127.0.0.1:8080", "127.0.0.1", 8080),
+        (":9000", "127.0.0.1", 9000),
+        ("0.0.0.0:0", "0.0.0.0", 0),
+        ("[::1]:80", "::1", 80),
+        ("localhost:65535", "localhost", 65535),
+    ],
+)
+def test_an_address_is_a_host_and_a_port(listen, host, port):
+    assert split_listen(listen) == (host, port)
+
+
+@pytest.mark.parametrize("listen", ["", "8080", "localhost", "a:b", "a:65536", "a:-1", "a:"])
+def test_an_address_without_a_port_is_refused_with_an_example(loaded, listen):
+    said = refused(loaded, {"listen": listen})
+    assert "listen" in said
+    assert "127.0.0.1:8080" in said
+
+
+@pytest.mark.parametrize(
+    ("listen", "loopback"),
+    [("127.0.0.1:1", True), ("127.1.2.3:1", True), ("localhost:1", True), ("[::1]:1", True), (":1", True),
+     ("0.0.0.0:1", False), ("[::]:1", False), ("10.0.0.1:1", False), ("example.com:1", False)],
+)  # fmt: skip
+def test_only_this_machine_s_own_addresses_are_loopback(listen, loopback):
+    assert Settings(listen=listen).loopback is loopback
+
+
+# ── who wins ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_flags_beat_the_environment_and_that_beats_the_file(loaded, tmp_path):
+    file = {"listen": "127.0.0.1:1", "api_key": "from the file"}
+    environ = {
+        "MCPPROXY_LISTEN": "127.0.0.1:2",
+        "MCPPROXY_API_KEY": "from the environment",
+        "MCPPROXY_DATA_DIR": str(tmp_path / "state"),
+    }
+    assert loaded(file).settings.port == 1
+    found = loaded(file, environ)
+    assert found.settings.port == 2
+    assert found.settings.api_key.get_secret_value() == "from the environment"
+    assert found.places.state == tmp_path / "state"
+    assert loaded(file, environ, listen="127.0.0.1:3").settings.port == 3
+    assert loaded(file, environ, listen=None).settings.port == 2
+
+
+def test_an_empty_variable_is_none(loaded):
+    assert loaded({}, {"MCPPROXY_LISTEN": ""}).settings.port == 8080
+
+
+def test_unknown_keys_are_kept_and_named(loaded):
+    found = loaded(
+        {
+            "tools_limit": 15,
+            "logging": {"level": "info", "compress": True},
+            "mcpServers": [{**SERVER, "isolation": {}}],
+        }
+    )
+    said = "\n".join(found.warnings)
+    assert found.settings.model_extra == {"tools_limit": 15}
+    for path in ("tools_limit", "logging.compress", "mcpServers[0].isolation"):
+        assert f"'{path}'" in said
+
+
+def test_a_secret_prints_nowhere(loaded):
+    found = loaded({"api_key": "do-not-print"})
+    assert "do-not-print" not in repr(found) + str(found.settings)
+
+
+# ── servers ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def names(found):
+    return [server.name for server in found.settings.servers]
+
+
+def test_servers_are_a_list_or_an_object_by_name(loaded):
+    as_list = loaded({"mcpServers": [SERVER, {"name": "web", "url": "http://localhost:1/mcp"}]})
+    as_object = loaded(
+        {"mcpServers": {"demo": {"command": "demo-server"}, "web": {"type": "http", "url": "http://localhost:1/mcp"}}}
+    )  # fmt: skip
+    assert names(as_list) == names(as_object) == ["demo", "web"]
+    assert as_object.settings.servers[1].protocol == "http"
+    assert not as_list.server_errors | as_object.server_errors
+
+
+BAD_SERVERS = [
+    ({"name": "bad", "command": ""}, "command"),
+    ({"name": "bad", "command": "  "}, "command"),
+    ({"name": "bad"}, "neither command nor url"),
+    ({"name": "bad", "url": "ftp://x"}, "http://"),
+    ({"name": "bad", "url": "localhost:80"}, "http://"),
+    ({"name": "bad", "url": "http://"}, "http://"),
+    ({"name": "bad", "protocol": "stdio", "url": "http://x"}, "no command"),
+    ({"name": "bad", "protocol": "http", "command": "x"}, "no url"),
+    ({"name": "bad", "protocol": "smoke", "command": "x"}, "mcpServers[1].protocol"),
+    ({"name": "bad:er", "command": "x"}, "':'"),
+    ({"name": "bad", "command": ["x"]}, "mcpServers[1].command"),
+    ({"name": "bad", "command": "x", "args": "-v"}, "mcpServers[1].args"),
+    ({"name": "bad", "command": "x", "args": ["-v", 1]}, "mcpServers[1].args[1]"),
+    ({"name": "bad", "command": "x", "env": {"A": 1}}, "mcpServers[1].env.A"),
+    ({"name": "bad", "command": "x", "queue_timeout": "soon"}, "mcpServers[1].queue_timeout"),
+    ({"name": "demo", "command": "x"}, "another server is called 'demo'"),
+    ({"command": "x"}, "mcpServers[1].name"),
+    ({"name": "", "command": "x"}, "mcpServers[1].name"),
+    ("bad", "mcpServers[1] must be an object"),
+]
+
+
+@pytest.mark.parametrize(("entry", "said"), BAD_SERVERS)
+def test_a_bad_server_is_named_and_keeps_no_other_from_running(loaded, entry, said):
+    last = {"name": "last", "command": "y"}
+    found = loaded({"mcpServers": [SERVER, entry, last]})
+    assert names(found) == ["demo", "last"]
+    ((name, error),) = found.server_errors.items()
+    assert said in error
+    if isinstance(entry, dict) and entry.get("name"):
+        assert entry["name"] in name
+    assert any(error in warning for warning in found.warnings)
+
+
+def test_a_bad_server_in_an_object_is_called_by_its_key(loaded):
+    found = loaded({"mcpServers": {"a": {}, "b": 1, "c": {"command": "c"}}})
+    assert names(found) == ["c"]
+    assert set(found.server_errors) == {"a", "b"}
+    assert 'mcpServers["a"]' in found.server_errors["a"]
+
+
+@pytest.mark.parametrize("servers", ["demo", 1, None, True])
+def test_servers_of_another_shape_are_an_error_of_the_file(loaded, servers):
+    assert "mcpServers must be an array or an object" in refused(loaded, {"mcpServers": servers})
+
+
+def test_secrets_of_a_server_are_not_in_an_error(loaded):
+    entry = {**SERVER, "name": "bad", "headers": {"Authorization": ["do-not-print"]}}
+    found = loaded({"mcpServers": [entry]})
+    assert "mcpServers[0].headers.Authorization" in found.server_errors["bad"]
+    assert "do-not-print" not in str(found.warnings)
+
+
+def test_references_to_secrets_stay_as_they_are_written(loaded):
+    entry = {**SERVER, "env": {"TOKEN": "${env:TOKEN}"}}
+    found = loaded({"mcpServers": [entry]}, {"TOKEN": "do-not-print"})
+    assert found.settings.servers[0].env == {"TOKEN": "${env:TOKEN}"}
+
+
+# ── the key ───────────────────────────────────────────────────────────────────────────────────────
+
+KEY = re.compile(r"[0-9a-f]{64}")
+
+
+def test_a_first_run_makes_a_file_with_a_key_for_this_user_alone(tmp_path):
+    file = tmp_path / "new" / "mcp_config.json"
+    made = load(file, {}, create=True)
+    key = made.settings.api_key.get_secret_value()
+    assert KEY.fullmatch(key)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert os.listdir(file.parent) == [file.name]
+    assert load(file, {}).settings.api_key.get_secret_value() == key
+
+
+def test_a_file_that_was_named_is_never_made(tmp_path):
+    file = tmp_path / "mcp_config.json"
+    with pytest.raises(SettingsError, match=re.escape(str(file))):
+        load(file, {})
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "{ }",
+        "{ // nothing yet\n}",
+        '// mine\n{\n  "mcpServers": [], // none\n}\n',
+        '{"api_key": ""}',
+        '{"mcpServers": [], "api_key" : "", /* fill me */ }',
+        '// "api_key": ""\n{"listen": "127.0.0.1:1"}',
+        '{"mcpServers": [{"name": "a", "command": "a", "env": {"api_key": ""}}]}',
+        '{"mcpServers": [{"name": "a", "command": "a", "env": {"api_key": ""}}], "api_key": ""}',
+        '\ufeff{"listen": "127.0.0.1:1"}',
+        '{\r\n  "listen": "127.0.0.1:1" // where\r\n}\r\n',
+    ],
+)
+def test_a_file_without_a_key_is_given_one_and_keeps_all_else(tmp_path, text):
+    file = tmp_path / "mcp_config.json"
+    file.write_bytes(text.encode())
+    key = load(file, {}).settings.api_key.get_secret_value()
+    assert KEY.fullmatch(key)
+    written = file.read_bytes().decode()
+    assert jsonc.loads(written) == {**jsonc.loads(text), "api_key": key}
+    assert written.count(key) == 1
+    kept = iter(written)
+    assert all(letter in kept for letter in text)  # everything is there, in its order
+    assert load(file, {}).settings.api_key.get_secret_value() == key
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_key_is_written_through_a_link(tmp_path):
+    real = tmp_path / "dotfiles.json"
+    real.write_text("{}", encoding="utf-8")
+    link = tmp_path / "mcp_config.json"
+    link.symlink_to(real)
+    key = load(link, {}).settings.api_key.get_secret_value()
+    assert link.is_symlink()
+    assert key in real.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "make", [lambda file: file.mkdir(), lambda file: file.write_bytes(b"\xff{}")]
+)
+def test_a_file_that_can_not_be_read_is_named(tmp_path, make):
+    file = tmp_path / "mcp_config.json"
+    make(file)
+    with pytest.raises(SettingsError, match=r"mcp_config\.json can't be read"):
+        load(file, {})
