@@ -102,14 +102,14 @@ async def _discover(
     return "modern"
 
 
-def _supported(error: MCPError) -> list[str] | None:
+def _supported(error: MCPError) -> list[object] | None:
     """The versions that a server names when it refuses ours."""
     if error.code != UNSUPPORTED_PROTOCOL_VERSION:
         return None
-    try:
-        return types.UnsupportedProtocolVersionErrorData.model_validate(error.error.data).supported
-    except ValidationError:
-        return None
+    match error.error.data:
+        case {"supported": [*versions]}:
+            return versions
+    return None
 
 
 def _mutual(error: MCPError) -> str | None:

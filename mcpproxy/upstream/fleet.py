@@ -316,10 +316,15 @@ async def open_fleet(
     settings: Settings, environ: Mapping[str, str], logs: Path
 ) -> AsyncIterator[Fleet]:
     """The servers of the settings, being connected; none of their processes outlives the block."""
-    async with anyio.create_task_group() as tasks:
-        fleet = Fleet(tasks, environ, logs)
-        fleet.become(settings)
-        try:
-            yield fleet
-        finally:
-            tasks.cancel_scope.cancel()
+    try:
+        async with anyio.create_task_group() as tasks:
+            fleet = Fleet(tasks, environ, logs)
+            fleet.become(settings)
+            try:
+                yield fleet
+            finally:
+                tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) > 1:
+            raise
+        raise group.exceptions[0] from None  # that we have tasks is no concern of the block's

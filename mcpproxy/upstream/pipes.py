@@ -71,6 +71,8 @@ class Lines(_Stream):
         self._handled = 0
         self._noise = 0
         self._closed = False
+        self.finished = False
+        """Whether the server closed its side while we were listening."""
         self.fault = ""
         """What it did that made us stop reading."""
 
@@ -93,6 +95,7 @@ class Lines(_Stream):
         except OSError as error:
             raise anyio.EndOfStream from error
         if not data:
+            self.finished = True
             raise anyio.EndOfStream
         first, newline, rest = data.partition(b"\n")
         self._parts.append(first)

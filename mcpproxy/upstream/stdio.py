@@ -55,10 +55,12 @@ class Child:
         self.reader = Lines(name, stdout)
         self.writer = Pen(stdin)
         self.stderr: deque[str] = deque(maxlen=RING)
+        self.told = False
+        """Whether it ran until we told it to end: then its exit status says nothing."""
 
     def account(self) -> str:
-        """How it ended, if it did, and its last words."""
-        code = self.process.returncode
+        """How it ended, if it did by itself, and its last words."""
+        code = None if self.told else self.process.returncode
         ended = "" if code is None else f"the process ended with {outcome(code)}"
         last = " | ".join(line for line in list(self.stderr)[-3:] if line.strip())[-500:]
         said = last and f"its stderr: {last}"
@@ -160,6 +162,7 @@ async def _listen(fd: int, ring: deque[str], note: Callable[[list[str]], None]) 
 async def _close(child: Child) -> None:
     """See the child out, and all of its group."""
     process, group = child.process, child.process.pid
+    child.told = process.returncode is None and not child.reader.finished
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(child.reader.drain)  # who is stuck in a write doesn't see its stdin end
         child.writer.close()
