@@ -96,8 +96,7 @@ async def serve(loaded: Loaded, environ: Mapping[str, str]) -> None:
 
 
 def announce(daemon: Daemon, tcp: socket.socket) -> None:
-    host, port = tcp.getsockname()[:2]
-    address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    address = url(*tcp.getsockname()[:2])
     for text in daemon.warnings:
         logger.warning("%s", text)
     logger.info(
@@ -107,6 +106,10 @@ def announce(daemon: Daemon, tcp: socket.socket) -> None:
         daemon.places.config,
         address,
     )
+
+
+def url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def server(app: ASGIApp) -> Server:

@@ -80,9 +80,9 @@ def candidates(config: str | None) -> Iterator[Running]:
     if ours(path):
         yield Running(str(path), socket=path)
     found = document(config)
-    listen = os.environ.get("MCPPROXY_LISTEN") or str(found.get("listen", "127.0.0.1:8080"))
+    listen = os.environ.get("MCPPROXY_LISTEN") or found.get("listen", "127.0.0.1:8080")
     key = os.environ.get("MCPPROXY_API_KEY") or found.get("api_key")
-    host, _, port = listen.rpartition(":")
+    host, _, port = listen.rpartition(":") if isinstance(listen, str) else ("", "", "")
     if port.isdecimal() and 0 < int(port) < 65536 and isinstance(key, str) and key:
         yield Running(
             f"http://{host or '127.0.0.1'}:{port}",

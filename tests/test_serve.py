@@ -1,0 +1,245 @@
+"""The daemon as a process: it listens, answers on every surface, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from contextlib import closing, contextmanager
+
+import pytest
+from running import KEY, STUBS, below, gone, home, taken_port
+
+from mcpproxy.serve import InTheWay, sole, tcp_listener, unix_listener, url
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+
+HANG = "console.log('it runs'); while (true) {}"
+ADD = "(await tools.stub.add({a: 2, b: 3}))"
+
+
+@pytest.fixture(scope="module")
+def serving():
+    with home(code_execution_pool_size=1) as place, place.serving() as found:
+        yield found
+
+
+# ── one daemon that answers ───────────────────────────────────────────────────────────────────────
+
+
+def test_it_is_live_and_ready_without_a_key(serving):
+    for path in ("/livez", "/readyz"):
+        assert serving.ask("GET", path, **{"X-API-Key": ""}).status == 200
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_a_script_calls_a_real_server_over_either_listener(serving, local):
+    body = {"code": "(await tools.stub.json_text({n: input.n})).n + 1", "input": {"n": 41}}
+    answer = serving.ask("POST", "/api/v1/code/exec", body, local=local)
+    assert (answer.status, answer.body["ok"], answer.body["value"]) == (200, True, 42)
+
+
+def test_the_address_wants_the_key_and_the_socket_knows_its_user(serving):
+    wrong = {"X-API-Key": "wrong"}
+    assert serving.ask("GET", "/api/v1/status", **wrong).status == 401
+    assert serving.ask("GET", "/api/v1/status", local=True, **wrong).status == 200
+    for path in (serving.home.places.socket, serving.home.places.pipe):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(serving.home.places.socket.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/mcp/call", "/mcp/all"])
+def test_mcp_is_behind_the_same_door(serving, path):
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    headers = {"Accept": "application/json, text/event-stream"}
+    found = serving.ask("POST", path, listing, Host="evil.example", **headers)
+    assert (found.status, found.body["error"]["code"]) == (421, "FORBIDDEN")
+    assert serving.ask("POST", path, listing, **headers, **{"X-API-Key": "no"}).status == 401
+    # Past the door it is the protocol that has something to say.
+    assert "jsonrpc" in serving.ask("POST", path, listing, **headers).text
+
+
+@contextmanager
+def hanging(serving):
+    """The connection of a client that waits for a script that never ends."""
+    with closing(serving.connect(local=True)) as connection:
+        body = json.dumps({"code": HANG, "options": {"timeout_ms": 600_000}})
+        connection.request("POST", "/api/v1/code/exec", body, {"Content-Type": "application/json"})
+        serving.await_line("it runs")
+        yield connection
+
+
+def test_a_client_that_hangs_up_ends_its_script_and_frees_its_place(serving):
+    """There is one place, so that the second script can't run before the first has ended."""
+    with hanging(serving):
+        pass
+    assert serving.execute("1 + 1")["value"] == 2
+
+
+def test_a_busy_pool_is_a_503():
+    settings = {"code_execution_pool_size": 1, "code_execution_queue_timeout_ms": 1000}
+    with home(**settings) as place, place.serving() as small, hanging(small):
+        answer = small.ask("POST", "/api/v1/code/exec", {"code": "1"})
+    assert (answer.status, answer.body["error"]["code"]) == (503, "POOL_BUSY")
+    assert answer.headers["retry-after"] == "1"
+
+
+def test_the_log_is_for_this_user_and_holds_no_key(serving):
+    serving.ask("GET", f"/api/v1/status?apikey={KEY}", **{"X-API-Key": KEY})
+    log = serving.home.places.logs / "mcpproxy.log"
+    assert "listening on" in log.read_text(encoding="utf-8")
+    assert KEY not in log.read_text(encoding="utf-8")
+    assert stat.S_IMODE(log.parent.stat().st_mode) == 0o700
+
+
+# ── its life ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_and_whoever_waits_is_told(number):
+    with home() as place, place.serving() as serving:
+        assert serving.execute(ADD)["value"] == {"sum": 5}
+        with hanging(serving) as connection:
+            children = below(serving.process.pid)
+            assert len(children) >= 3  # the server, the fork server and a VM
+            said = serving.stop(number)
+            reply = json.loads(connection.getresponse().read())
+        assert (reply["ok"], reply["error"]["code"]) == (False, "CANCELLED")
+        gone(children)
+        assert "Traceback" not in said
+        assert not place.places.socket.exists()
+        assert not place.places.pipe.exists()
+
+
+def test_a_second_signal_ends_it_at_once_and_takes_its_children_along():
+    stubborn = [{**STUBS[0], "args": [*STUBS[0]["args"], "--stubborn"]}]
+    with home(mcpServers=stubborn) as place, place.serving() as serving:
+        serving.execute(ADD)
+        children = below(serving.process.pid)
+        serving.process.send_signal(signal.SIGTERM)
+        serving.await_line("a second signal")
+        serving.process.send_signal(signal.SIGTERM)
+        assert serving.process.wait(5) == 128 + signal.SIGTERM
+        gone(children)
+
+
+def test_one_that_was_killed_leaves_no_process_and_its_sockets_are_taken_over():
+    with home() as place, place.serving() as first:
+        first.execute(ADD)
+        children = below(first.process.pid)
+        first.process.kill()
+        first.process.wait(5)
+        gone(children)
+        assert place.places.socket.exists()
+        with place.serving() as second:
+            assert second.ask("GET", "/api/v1/status", local=True).status == 200
+
+
+# ── what keeps it from starting ───────────────────────────────────────────────────────────────────
+
+
+def refused(place, *words):
+    done = place.run("serve", *words)
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    return done.returncode, done.stderr.splitlines()
+
+
+def test_a_taken_port_is_one_line_that_names_it():
+    with home() as place, taken_port() as taken:
+        address = "{}:{}".format(*taken.getsockname())
+        status, lines = refused(place, "--listen", address)
+    assert (status, len(lines)) == (2, 1)
+    assert address in lines[0]
+    assert "--listen" in lines[0]
+
+
+def test_there_is_one_daemon_to_a_configuration(serving):
+    status, lines = refused(serving.home)
+    assert (status, len(lines)) == (2, 1)
+    assert "running already" in lines[0]
+    assert serving.ask("GET", "/api/v1/status", local=True).status == 200
+
+
+def test_a_configuration_that_can_not_be_read_is_one_line():
+    with home() as place:
+        place.write('{"listen": ')
+        status, lines = refused(place)
+    assert (status, len(lines)) == (4, 1)
+    assert str(place.config) in lines[0]
+
+
+def test_a_state_directory_that_can_not_be_made_is_one_line():
+    with home() as place:
+        (place.folder / "state").write_text("in the way", encoding="utf-8")
+        status, lines = refused(place)
+    assert (status, len(lines)) == (4, 1)
+
+
+def test_a_server_that_can_not_start_keeps_no_other_from_running():
+    missing = {"name": "missing", "command": "no-such-program-anywhere"}
+    with home(mcpServers=[missing, *STUBS]) as place, place.serving() as serving:
+        assert serving.execute(ADD)["value"] == {"sum": 5}
+        servers = serving.ask("GET", "/api/v1/servers").body["data"]["servers"]
+        found = {each["name"]: each for each in servers}
+        assert found["stub"]["state"] == "ready"
+        assert "no-such-program-anywhere" in found["missing"]["error"]
+
+
+def test_without_the_local_socket_there_is_only_the_address():
+    with home(enable_socket=False) as place, place.serving() as serving:
+        assert serving.ask("GET", "/api/v1/status").status == 200
+        assert not place.places.socket.exists()
+        assert not place.places.pipe.exists()
+
+
+# ── listeners ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_lock_is_one_holder_s_until_it_lets_go():
+    with home() as place:
+        with sole(place.places):
+            with pytest.raises(InTheWay, match="running already"), sole(place.places):
+                pass
+        with sole(place.places):
+            pass
+
+
+def test_a_lock_outlives_no_process():
+    code = "import sys, os, signal; from mcpproxy import paths, serve; from pathlib import Path\n"
+    code += "c, s = map(Path, sys.argv[1:])\n"
+    code += "with serve.sole(paths.places(c, s)): os.kill(os.getpid(), signal.SIGKILL)"
+    with home() as place:
+        words = [sys.executable, "-c", code, str(place.config), str(place.folder / "state")]
+        assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
+        with sole(place.places):
+            pass
+
+
+def test_a_unix_listener_replaces_what_is_there_and_cleans_up():
+    with home() as place:
+        path = place.folder / "a.sock"
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(path))
+        before = os.umask(0o022)
+        os.umask(before)
+        with unix_listener(path), socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert not path.exists()
+        assert os.umask(before) == before
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "192.0.2.1"])
+def test_an_address_that_is_not_ours_is_in_the_way(host):
+    with pytest.raises(InTheWay, match=host), tcp_listener(host, 0):
+        pass
+
+
+def test_an_ipv6_address_is_written_in_brackets():
+    assert url("::1", 80) == "http://[::1]:80"
+    assert url("127.0.0.1", 80) == "http://127.0.0.1:80"

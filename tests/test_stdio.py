@@ -1,0 +1,159 @@
+"""`mcpproxy stdio` as a client starts it: a pipe to the daemon, or the daemon itself."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+from running import WAIT, below, gone, home
+
+from mcpproxy.cli.stdio import bridge
+
+INITIALIZE = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "tests", "version": "1"},
+}
+ADD = "(await tools.stub.add({a: 2, b: input.b}))"
+
+
+class Session:
+    """A client of one `mcpproxy stdio` process; what it prints is JSON-RPC or a failure."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.number = 0
+
+    def send(self, method: str, params: object = None, **members: object) -> None:
+        message = {"jsonrpc": "2.0", "method": method, **members}
+        if params is not None:
+            message["params"] = params
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def ask(self, method: str, params: object = None) -> dict:
+        self.number += 1
+        self.send(method, params, id=self.number)
+        while line := self.process.stdout.readline():
+            message = json.loads(line)
+            if message.get("id") == self.number:
+                return message["result"]
+        raise AssertionError("it hung up without an answer")
+
+    def begin(self) -> None:
+        assert self.ask("initialize", INITIALIZE)["serverInfo"]["name"] == "mcpproxy"
+        self.send("notifications/initialized")
+
+    def execute(self, code: str, **arguments: object) -> dict:
+        call = {"name": "code_execution", "arguments": {"code": code, **arguments}}
+        return json.loads(self.ask("tools/call", call)["content"][0]["text"])
+
+    def leave(self) -> bytes:
+        """Close stdin, as a client does; the rest of what the process says on stderr."""
+        out, said = self.process.communicate(timeout=WAIT)
+        assert (self.process.returncode, out) == (0, b""), said.decode()
+        return said
+
+
+@contextmanager
+def session(place):
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = place.start("stdio", **pipes)
+    try:
+        yield Session(process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def serving():
+    with home(code_execution_pool_size=1) as place, place.serving() as found:
+        yield found
+
+
+def test_with_a_daemon_it_is_a_pipe_to_it(serving):
+    with session(serving.home) as client:
+        client.begin()
+        assert client.execute(ADD, input={"b": 3}) == {"ok": True, "value": {"sum": 5}}
+        assert client.leave() == b""
+
+
+def test_without_a_daemon_it_is_the_daemon_and_leaves_nothing():
+    with home() as place, session(place) as client:
+        client.begin()
+        assert client.execute(ADD, input={"b": 3}) == {"ok": True, "value": {"sum": 5}}
+        children = below(client.process.pid)
+        assert b"Traceback" not in client.leave()
+        gone(children)
+
+
+def test_a_large_message_arrives_whole(serving):
+    with session(serving.home) as client:
+        client.begin()
+        text = "ä" * 300_000
+        assert client.execute("input.text", input={"text": text})["value"] == text
+        client.leave()
+
+
+def test_a_client_that_leaves_ends_its_script(serving):
+    """There is one place, so that the second script can't run before the first has ended."""
+    with session(serving.home) as client:
+        client.begin()
+        call = {"name": "code_execution", "arguments": {"code": "console.log('it runs'); while (true) {}"}}  # fmt: skip
+        client.send("tools/call", call, id=99)
+        serving.await_line("it runs")
+        client.process.communicate(timeout=WAIT)
+        assert client.process.returncode == 0
+    assert serving.execute("1 + 1")["value"] == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_alone_a_signal_ends_it_with_all_it_started(number):
+    with home() as place, session(place) as client:
+        client.begin()
+        client.execute(ADD, input={"b": 3})
+        children = below(client.process.pid)
+        client.process.send_signal(number)
+        out, said = client.process.communicate(timeout=WAIT)
+        assert (client.process.returncode, out) == (0, b""), said.decode()
+        assert b"Traceback" not in said
+        gone(children)
+
+
+def test_when_the_daemon_ends_the_client_sees_the_end():
+    with home() as place, place.serving() as serving, session(place) as client:
+        client.begin()
+        serving.stop()
+        out, _ = client.process.communicate(timeout=WAIT)
+        assert out == b""
+
+
+def test_a_broken_configuration_is_one_line():
+    with home() as place:
+        place.write("{")
+        done = place.run("stdio")
+    assert (done.returncode, done.stdout) == (4, "")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_pipe_imports_no_part_of_the_daemon(serving):
+    code = "import sys; from mcpproxy.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "stdio", "--config", str(serving.home.config)],
+        env=serving.home.environ, input="", capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    heavy = {"mcp", "mcp_types", "pydantic", "uvicorn", "starlette", "anyio", "asyncio"}
+    assert heavy & set(done.stderr.split()) == set()
+
+
+def test_where_nobody_listens_there_is_no_bridge(tmp_path):
+    assert bridge(tmp_path / "absent.sock") is False
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "dead.sock"))
+        assert bridge(tmp_path / "dead.sock") is False
