@@ -17,6 +17,7 @@ from upstreams import open_stubs, stub, wanted
 
 from mcpproxy.errors import CallError
 from mcpproxy.upstream import era as era_module
+from mcpproxy.upstream import link
 from mcpproxy.upstream.fleet import Fleet
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -275,14 +276,24 @@ async def test_a_server_that_cannot_start_is_down_with_its_last_words(tmp_path):
         assert "not this time" in (tmp_path / "logs" / "stub.log").read_text(encoding="utf-8")
 
 
-async def test_a_call_to_a_server_that_is_down_has_it_tried_at_once(tmp_path):
+async def test_a_call_to_a_server_that_is_down_has_it_tried_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(link, "GAP", 0.0)
+    monkeypatch.setattr(link, "FIRST_DELAY", 60.0)
     starts = tmp_path / "starts"
     async with fleet_of(tmp_path, "--starts", str(starts), "--fail", "1") as fleet:
         assert fleet.catalog.servers["stub"].state == "down"
-        await until(lambda: fleet.status()[0]["next_attempt_in_seconds"] is not None)
-        await until(lambda: (fleet.status()[0]["next_attempt_in_seconds"] or 0) < 0.7)
-        assert await fleet.call("stub", "ping", {})
+        with anyio.fail_after(10):
+            assert await fleet.call("stub", "ping", {})
         assert len(starts.read_text(encoding="ascii").split()) == 2
+
+
+async def test_calls_in_a_row_do_not_start_a_broken_server_each_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(link, "GAP", 60.0)
+    starts = tmp_path / "starts"
+    async with fleet_of(tmp_path, "--starts", str(starts), "--fail", "1000") as fleet:
+        for _ in range(5):
+            assert (await refused(fleet, "echo")).code == "SERVER_UNAVAILABLE"
+        assert len(starts.read_text(encoding="ascii").split()) == 1
 
 
 async def test_a_tool_that_is_not_there_once_the_server_is_has_close_names(tmp_path):
