@@ -155,7 +155,8 @@ def check_name(name: str) -> None:
     """Raises `Refused` for what can't be the name of a script; touches no file."""
     if valid_name(name):
         return
-    shown = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+    shown = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in name[:LONGEST_NAME])
+    shown += "…" if len(name) > LONGEST_NAME else ""
     if not name:
         reason = "it is empty"
     elif (bad := next((c for c in name if c not in CHARACTERS), None)) is not None:
