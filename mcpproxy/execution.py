@@ -76,6 +76,10 @@ class Answers(Protocol):
     def describe(self, name: object) -> dict[str, Any]: ...
 
 
+class BrokenProtocol(WorkerError):
+    """The VM sent what its prelude never sends; it is still there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What an execution may use, as configured when it began."""
@@ -221,7 +225,7 @@ class Execution:
                 crash = error
             except (BadFrame, Misbehaved) as error:
                 logger.error("%s: the VM sent what its prelude never sends: %s", self._id, error)
-                crash = WorkerError(f"the process of the script broke its protocol: {error}")
+                crash = BrokenProtocol(f"it broke its protocol: {error}")
             self._leave_behind()
             tasks.cancel_scope.cancel()
         return crash
@@ -368,8 +372,9 @@ class Execution:
         )
 
     async def _crashed(self, vm: Vm, crash: WorkerError) -> Outcome:
-        with anyio.move_on_after(1):
-            await vm.ended.wait()
+        if not isinstance(crash, BrokenProtocol):  # that one runs on until it is killed
+            with anyio.move_on_after(1):
+                await vm.ended.wait()
         if vm.status == OUT_OF_MEMORY:
             return Outcome(ok=False, code="MEMORY_LIMIT", message=self._out_of_memory())
         how = f": {crash}"

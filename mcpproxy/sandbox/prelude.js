@@ -241,8 +241,10 @@
   const FINAL = { __proto__: null, INVALID_ARGS: true, MAX_TOOL_CALLS_EXCEEDED: true, SERVER_NOT_ALLOWED: true };
 
   // S() makes one flat string of a concatenation: the host's end takes no ropes.
-  const send = (frame) => { host.send(S(frame)); };
-  const ask = (id, frame) => parse(host.ask(S(frame), id));
+  // What is too long for one frame isn't sent: `send` gives false then, and `ask` undefined.
+  const send = (frame) => host.send(S(frame));
+  const ask = (id, frame) => { const answer = host.ask(S(frame), id); return answer === '' ? undefined : parse(answer); };
+  const TOO_LONG = 'this is more than the 8 MiB that can be sent at once: send less, or in parts';
 
   function failed(code, message) {
     return enveloped({ ok: false, error: { code, message, retryable: false } });
@@ -304,7 +306,8 @@
     const json = argsText(args, 'args');
     if (typeof json !== 'string') return failed('INVALID_ARGS', 'call_tool: ' + json.wrong);
     const id = ++number;
-    return enveloped(ask(id, '{"t":"call","id":' + id + ',"server":' + quote(server) + ',"tool":' + quote(tool) + ',"args":' + json + '}'));
+    const answer = ask(id, '{"t":"call","id":' + id + ',"server":' + quote(server) + ',"tool":' + quote(tool) + ',"args":' + json + '}');
+    return answer === undefined ? failed('INVALID_ARGS', 'call_tool: ' + TOO_LONG) : enveloped(answer);
   }
 
   function call_tools(requests, options) {
@@ -348,6 +351,7 @@
     const id = number + 1;
     number += length;
     const slots = ask(id, '{"t":"batch","id":' + id + ',"max_parallel":' + parallel + ',"calls":[' + json + ']}');
+    if (slots === undefined) return wrong(TOO_LONG);
     for (let n = 0; n < slots.length; n++) enveloped(slots[n]);
     return slots;
   }
@@ -399,13 +403,16 @@
       const id = ++number;
       waiting[id] = { __proto__: null, resolve, reject, server, tool, site };
       inFlight++;
-      send('{"t":"call","id":' + id + ',"typed":true,"server":' + quote(server) + ',"tool":' + quote(tool) + ',"args":' + json + '}');
+      if (send('{"t":"call","id":' + id + ',"typed":true,"server":' + quote(server) + ',"tool":' + quote(tool) + ',"args":' + json + '}')) return;
+      delete waiting[id];
+      inFlight--;
+      reject(new ToolError({ code: 'INVALID_ARGS', message: call + ': ' + TOO_LONG, retryable: false }, server, tool));
     });
     return hinting(promise, call);
   }
 
   const nameless = (key) => typeof key === 'symbol' || key === 'toJSON';
-  const question = (what, rest) => { const id = ++number; return ask(id, '{"t":"ask","id":' + id + ',"what":"' + what + '"' + rest + '}'); };
+  const question = (what, rest) => { const id = ++number, answer = ask(id, '{"t":"ask","id":' + id + ',"what":"' + what + '"' + rest + '}'); if (answer === undefined) throw new TE(TOO_LONG); return answer; };
 
   /** A namespace: every name in it is just a name, those of Object.prototype included. */
   function namespace(find, names) {
@@ -470,7 +477,10 @@
       const id = ++number;
       waiting[id] = { __proto__: null, resolve, reject, server: undefined, tool: what };
       inFlight++;
-      send('{"t":"ask","id":' + id + ',"what":"' + what + '","later":true,' + json + '}');
+      if (send('{"t":"ask","id":' + id + ',"what":"' + what + '","later":true,' + json + '}')) return;
+      delete waiting[id];
+      inFlight--;
+      reject(new E(TOO_LONG));
     });
   }
 

@@ -23,11 +23,10 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from importlib import resources
 from typing import Any, NoReturn
 
+import _quickjs as quickjs  # not `quickjs`: that starts a thread, and forking wants just one
 import ada_url
-import quickjs
 
 from mcpproxy.sandbox import frames
 from mcpproxy.sandbox.positions import Positions, code_points, offset_at, position
@@ -55,7 +54,8 @@ FENCE = re.compile(r"\A\s*```[^\n`]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
 
 
 def asset(name: str) -> str:
-    return resources.files("mcpproxy.sandbox").joinpath(name).read_text(encoding="utf-8")
+    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+        return file.read()
 
 
 class Line:
@@ -119,14 +119,23 @@ class Engine:
 
     # What JavaScript calls. No exception may cross into the engine.
 
-    def _send(self, text: str) -> None:
+    def _send(self, text: str) -> bool:
+        """Whether it was sent; the daemon takes no frame that is longer."""
         assert self.line is not None
-        self.line.send(text.encode())
+        data = text.encode()
+        if len(data) > frames.MAX_FROM_VM:
+            return False
+        self.line.send(data)
+        return True
 
     def _ask(self, text: str, number: int) -> str:
-        """Send a question and wait for its answer; answers to others are kept for later."""
+        """Send a question and wait for its answer; answers to others are kept for later.
+
+        "" for one that is too long to be sent.
+        """
         assert self.line is not None
-        self.line.send(text.encode())
+        if not self._send(text):
+            return ""
         wanted = b"%d " % number
         while True:
             frame = self.line.receive()
