@@ -22,7 +22,7 @@ import resource
 import signal
 import struct
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 SECCOMP_MODE_FILTER = 2
@@ -38,8 +38,7 @@ CREATE_RULESET, RESTRICT_SELF = 444, 446
 """Landlock's system calls have the same numbers on all architectures."""
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(NamedTuple):
     """What the filter must know of an architecture: its audit number and its system calls."""
 
     audit: int

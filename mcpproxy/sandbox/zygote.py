@@ -20,7 +20,6 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 from typing import Any, NoReturn
 
@@ -112,6 +111,8 @@ class Zygote:
         return pid
 
     def _spawn(self, descriptor: int, act: str | None) -> int:
+        import subprocess  # only here: it brings threads along, which would cost each fork
+
         arguments = [str(os.getpid()), str(descriptor), str(self._memory_bytes), act or ""]
         process = subprocess.Popen(
             [sys.executable, "-I", "-c", NEWBORN, *arguments],
