@@ -384,9 +384,11 @@ def begin(chosen: argparse.Namespace) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     if chosen.grandchild:
-        heir = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(600)"  # fmt: skip
-        child = subprocess.Popen([sys.executable, "-I", "-S", "-c", heir], stdout=subprocess.PIPE)
-        child.stdout.readline()  # so that it is as stubborn as we promise before anyone looks
+        ready, say = os.pipe()
+        heir = f"import os, signal, time; signal.signal(15, signal.SIG_IGN); os.close({say}); time.sleep(600)"  # fmt: skip
+        child = subprocess.Popen([sys.executable, "-I", "-S", "-c", heir], pass_fds=[say])
+        os.close(say)
+        os.read(ready, 1)  # so that it is as stubborn as we promise before anyone looks
         with open(chosen.grandchild, "w", encoding="ascii") as file:
             file.write(str(child.pid))
     line = b"stderr " * 20 + b"\n"

@@ -13,7 +13,8 @@ import pytest
 import uvicorn
 from mcp.server import Server
 from mcp.server.sse import SseServerTransport
-from mcp_types import CallToolResult, ListToolsResult, TextContent
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_REQUEST, CallToolResult, ListToolsResult, TextContent
 from mcp_types import Tool as WireTool
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,6 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from upstreams import open_stubs, stub
 
+from mcpproxy.errors import CallError
 from mcpproxy.settings import ServerSettings
 from mcpproxy.upstream.dial import Secrets, Unreachable, program, refusal, ways
 
@@ -106,11 +108,15 @@ class Remote:
     def server(self) -> Server[Any]:
         async def listing(context: Any, params: Any = None) -> ListToolsResult:
             tools = [
-                WireTool(name=name, input_schema={"type": "object"}) for name in ("echo", "hang")
+                WireTool(name=name, input_schema={"type": "object"})
+                for name in ("echo", "hang", "forget")
             ]
             return ListToolsResult(tools=tools)
 
         async def calling(context: Any, params: Any) -> CallToolResult:
+            if params.name == "forget":
+                self.seen.append("forget")
+                raise MCPError(INVALID_REQUEST, "Session not found: 7")
             if params.name == "hang":
                 self.hanging.set()
                 try:
@@ -235,6 +241,17 @@ async def test_a_server_that_forgot_our_session_is_asked_again_in_a_new_one(tmp_
         with anyio.fail_after(10):
             await fleet.call("remote", "echo", {}, started=lambda: told.append(1))
         assert remote.seen == ["echo", "echo"] and told == [1]
+
+
+async def test_a_tool_that_misses_a_session_of_its_own_is_called_once(tmp_path):
+    remote = Remote()
+    async with (
+        serving(remote.streamable(), remote),
+        open_stubs(tmp_path, at(remote, era="legacy")) as fleet,
+    ):
+        with anyio.fail_after(10), pytest.raises(CallError, match="Session not found: 7"):
+            await fleet.call("remote", "forget", {})
+        assert remote.seen == ["forget"]
 
 
 def test_the_logs_are_a_folder_of_this_user_alone(tmp_path):

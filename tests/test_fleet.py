@@ -249,6 +249,23 @@ async def test_a_crash_fails_the_calls_in_flight_and_the_next_call_finds_a_new_p
         assert after != before
 
 
+async def test_a_crash_is_seen_though_a_grandchild_holds_the_pipes(tmp_path):
+    heir = tmp_path / "heir"
+    async with fleet_of(tmp_path, "--grandchild", str(heir)) as fleet:
+        error = await refused(fleet, "crash")
+        assert "ended while crash ran" in error.message
+        with anyio.fail_after(5):
+            await fleet.call("stub", "ping", {})
+    await until(lambda: not alive(int(heir.read_text(encoding="ascii"))))
+
+
+async def test_a_server_that_floods_stderr_is_slowed_down_and_serves(tmp_path):
+    async with fleet_of(tmp_path, "--flood", "2000000") as fleet:
+        assert await fleet.call("stub", "ping", {})
+    sizes = [file.stat().st_size for file in (tmp_path / "logs").iterdir()]
+    assert sum(sizes) > 2_000_000
+
+
 async def test_many_calls_after_a_crash_share_one_new_process(tmp_path):
     async with fleet_of(tmp_path) as fleet:
         await refused(fleet, "crash")

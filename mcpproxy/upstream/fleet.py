@@ -29,7 +29,9 @@ logger = logging.getLogger(__name__)
 Listener = Callable[[Catalog], None]
 
 SESSION_GONE = ("Session not found", "Session terminated")
-"""What a server says that has forgotten us; it has done nothing."""
+"""What a server says, with HTTP's 404, that has forgotten us; it has done nothing."""
+FAILED = "Server returned an error response"
+"""The SDK's word for any other status; the account of the line says which."""
 RESTING = {
     "disabled": ("SERVER_UNAVAILABLE", "it is disabled: set its \"enabled\" to true in the configuration"),
     "quarantined": ("QUARANTINED", "it is quarantined: it waits for an operator's approval"),
@@ -219,7 +221,7 @@ class _Call:
         try:
             return await self._send(connection)
         except MCPError as error:
-            if not error.message.startswith(SESSION_GONE) or connection.line.way == "stdio":
+            if not _forgotten(error, connection):
                 raise self._failure(error, connection) from error
         self.link.drop(connection, "the server has forgotten our session")
         connection = await _connection(self.link)
@@ -252,8 +254,19 @@ class _Call:
                 "whether it took effect is unknown",
             )
         account = connection.line.account() if connection.line.way != "stdio" else ""
+        if error.message == FAILED and account:
+            return CallError("UPSTREAM_ERROR", f"{where} failed: {account}")
         said = "; ".join(filter(None, (error.message, account)))
         return CallError("UPSTREAM_ERROR", f"{where} failed: {said} (code {error.code})")
+
+
+def _forgotten(error: MCPError, connection: Connection) -> bool:
+    """Whether a call can't have run, for want of a session. A tool that says the same comes with HTTP's 200."""
+    return (
+        error.message.startswith(SESSION_GONE)
+        and connection.line.way == "streamable-http"
+        and "HTTP 404" in connection.line.account()
+    )
 
 
 async def _connection(link: Link) -> Connection:
