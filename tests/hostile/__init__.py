@@ -28,7 +28,7 @@ class Case:
     id: str
     code: str
     ends: str | Gives
-    timeout_ms: int = 250
+    timeout_ms: int = 150
     says: str = ""
     """Part of the error's message."""
     calls: int | None = None
