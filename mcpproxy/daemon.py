@@ -13,6 +13,7 @@ import anyio
 
 from mcpproxy import __version__, gates, names, request
 from mcpproxy.codecache import CodeCache, Kept
+from mcpproxy.configuration import Configuration
 from mcpproxy.discovery import Discovery
 from mcpproxy.errors import Refused, SettingsError, WorkerError
 from mcpproxy.execution import Execution, Limits, Progress, Reply
@@ -37,8 +38,11 @@ class Daemon:
 
     def __init__(self, loaded: Loaded, fleet: Fleet, pool: Pool, transformer: Transformer) -> None:
         self.settings = loaded.settings
+        """Replaced as a whole when the configuration changes."""
+        self.configuration = Configuration(loaded, self._apply)
         self.places = loaded.places
         self.warnings = list(loaded.warnings)
+        self._said = loaded.warnings
         self.server_errors = loaded.server_errors
         self.fleet = fleet
         self.pool = pool
@@ -51,6 +55,15 @@ class Daemon:
         self._transformer = transformer
         self._executions: set[Execution] = set()
         self._stopping = False
+
+    def _apply(self, loaded: Loaded) -> None:
+        """Go by other settings from now on; what runs goes on with those it began with."""
+        said = [text for text in self.warnings if text not in self._said]
+        self._said = loaded.warnings
+        self.settings = loaded.settings
+        self.warnings = [*loaded.warnings, *said]
+        self.server_errors = loaded.server_errors
+        self.fleet.become(loaded.settings)
 
     async def execute(
         self,
@@ -206,6 +219,8 @@ class Daemon:
             },
             "servers": {state: states.count(state) for state in dict.fromkeys(states)},
             "warnings": self.warnings,
+            "config_error": self.configuration.error,
+            "requires_restart": self.configuration.requires_restart,
         }
 
     async def verify(self) -> None:
@@ -249,7 +264,9 @@ async def open_daemon(
         pool = await stack.enter_async_context(
             open_pool(settings.code_execution_pool_size, settings.code_execution_memory_mb)
         )
-        transformer = await stack.enter_async_context(open_transformer())
+        transformer = await stack.enter_async_context(
+            open_transformer(loaded.places.state / "compiled")
+        )
         daemon = Daemon(loaded, fleet, pool, transformer)
         stack.callback(daemon.code_cache.close)
         tasks = await stack.enter_async_context(anyio.create_task_group())

@@ -19,6 +19,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import anyio
 
@@ -46,9 +47,13 @@ class Compiled:
 
 
 class Transformer:
-    """One process that transforms, started when first needed or by `warm`."""
+    """One process that transforms, started when first needed or by `warm`.
 
-    def __init__(self) -> None:
+    `cache` is a directory of ours for what OXC compiles to: half a second and 40 MB the first time only.
+    """
+
+    def __init__(self, cache: Path | None) -> None:
+        self._cache = cache
         self._lock = anyio.Lock(fast_acquire=True)
         self._line: socket.socket | None = None
         self._process: anyio.abc.Process | None = None
@@ -94,6 +99,7 @@ class Transformer:
                     "-c",
                     "from mcpproxy.sandbox.typescript import main; main()",
                     str(theirs.fileno()),
+                    *([] if self._cache is None else [str(self._cache)]),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -117,9 +123,9 @@ class Transformer:
 
 
 @asynccontextmanager
-async def open_transformer() -> AsyncIterator[Transformer]:
+async def open_transformer(cache: Path | None = None) -> AsyncIterator[Transformer]:
     """A transformer whose process lives no longer than this block."""
-    transformer = Transformer()
+    transformer = Transformer(cache)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transformer._stop)
         yield transformer
@@ -154,7 +160,7 @@ def main() -> None:
 
     Confinement().die_with(os.getppid())
     line = socket.socket(fileno=int(sys.argv[1]))
-    oxc = Oxc()
+    oxc = Oxc(Path(sys.argv[2]) if len(sys.argv) > 2 else None)
     splitter = frames.Splitter()
     while data := line.recv(1 << 18):
         for frame in splitter.feed(data):
@@ -164,18 +170,23 @@ def main() -> None:
 class Oxc:
     """The transform, with the ways a script may be no module."""
 
-    def __init__(self) -> None:
+    def __init__(self, cache: Path | None = None) -> None:
+        import wasmtime
         from quickjs_rs._transform import SourceTransformer
 
+        self._refusals = (RuntimeError, UnicodeError, wasmtime.Trap)
+        """How the transform says no; a trap when it runs out of its stack."""
+        if cache is not None:
+            load_compiled(cache)
         self._transformer = SourceTransformer()
 
     def answer(self, source: str) -> dict[str, str | None]:
         try:
             return {"text": EMPTY_EXPORT.sub("\n", self._run(source)), "refusal": None}
-        except (RuntimeError, UnicodeError) as error:
+        except self._refusals as error:
             refusal = str(error)
         for before, after in ((HEAD, f"\n{TAIL}"), ("(", "\n)")):
-            with suppress(RuntimeError, UnicodeError):
+            with suppress(*self._refusals):
                 text = self._run(before + IMPORT_TYPE.sub(_blank, source) + after)
                 return {"text": inner(text, before), "refusal": None}
         return {"text": None, "refusal": told(refusal)}
@@ -196,6 +207,34 @@ class Oxc:
                 self._transformer = SourceTransformer()
 
 
+def load_compiled(cache: Path) -> None:
+    """Put OXC, compiled by an earlier process, where `quickjs-rs` looks for it; or compile and keep it.
+
+    The file is machine code, so `cache` must be a directory that nobody else can write to.
+    """
+    import hashlib
+    from importlib.metadata import version
+
+    import wasmtime
+    from quickjs_rs import _transform, _wasmtime
+
+    binary = _transform._read_transform_wasm()
+    build = hashlib.sha256(binary).digest()
+    file = cache / f"oxc-{build.hex()[:16]}-wasmtime-{version('wasmtime')}.bin"
+    engine = _wasmtime.shared_wasmtime_engine()
+    try:
+        module = wasmtime.Module.deserialize_file(engine, str(file))
+    except (wasmtime.WasmtimeError, OSError):  # not there yet, or of another processor
+        module = wasmtime.Module(engine, binary)
+        with suppress(OSError):  # a full disk costs the next start half a second
+            cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+            spare = file.with_suffix(f".{os.getpid()}")
+            spare.write_bytes(module.serialize())
+            spare.replace(file)
+    linker = _wasmtime.default_wasi_linker(engine)
+    _wasmtime._SHARED_ARTIFACTS["transform"] = _wasmtime.SharedWasmArtifact(module, linker, build)
+
+
 def _blank(found: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", found[0])
 
@@ -211,7 +250,7 @@ def inner(text: str, before: str) -> str:
 
 def told(refusal: str) -> str:
     """The first sentence of the transform's message, without its file name."""
-    message = refusal.partition("\n")[0].removeprefix("source parse error in script.ts: ")
-    if "wasm backtrace" in message:
+    if "wasm backtrace" in refusal:
         return "the source is nested too deeply to be parsed"
+    message = refusal.partition("\n")[0].removeprefix("source parse error in script.ts: ")
     return message.partition("; ")[0][:500]
