@@ -12,6 +12,7 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import platformdirs
 
@@ -65,6 +66,15 @@ def places(config: Path, data_dir: Path | None = None) -> Places:
         socket=sockets / "mcpproxy.sock",
         pipe=sockets / "mcp.sock",
     )
+
+
+def server_log(logs: Path, name: str) -> Path:
+    """Where the stderr of a server is kept, whatever the server is called."""
+    safe = quote(name, safe=" ")
+    if len(safe) > 200:
+        digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+        safe = f"{safe[:180]}-{digest}"
+    return logs / f"{safe}.log"
 
 
 def private_directory(path: Path) -> None:

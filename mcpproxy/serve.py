@@ -86,6 +86,7 @@ async def serve(loaded: Loaded, environ: Mapping[str, str]) -> None:
                 servers[server(Guard(router, settings, local=True))] = unix
             if pipe is not None:
                 tasks.start_soon(serve_pipes, pipe, face)
+            tasks.start_soon(daemon.configuration.watch)
             await tasks.start(stop_on_signal, servers, daemon, face)
             announce(daemon, tcp)
             async with anyio.create_task_group() as listening:
@@ -172,6 +173,7 @@ async def serve_one(loaded: Loaded, environ: Mapping[str, str], line: socket.soc
         open_mcp(daemon) as face,
         anyio.create_task_group() as tasks,
     ):
+        tasks.start_soon(daemon.configuration.watch)
         tasks.start_soon(cancel_on_signal, tasks.cancel_scope)
         stream = await SocketStream.from_socket(line)
         async with stream:

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import secrets
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ from pydantic import (
     ValidationError,
 )
 
-from mcpproxy import jsonc
+from mcpproxy import edit, jsonc
 from mcpproxy.errors import SettingsError
 from mcpproxy.paths import Places, places, private_directory
 
@@ -221,6 +222,9 @@ class Loaded:
     warnings: list[str] = field(default_factory=list)
     server_errors: dict[str, str] = field(default_factory=dict)
     """Servers that were left out, by name (or by place in the file), and why."""
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    overrides: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What beats the file, when it is read anew, too."""
 
 
 def load(
@@ -234,7 +238,24 @@ def load(
 
     With `create`, a file that isn't there is made, with a key. Raises `SettingsError`.
     """
-    document = read(path, create=create)
+    if create and not path.exists():
+        _create(path)
+    text = read(path)
+    document = parse(path, text)
+    if document.get("api_key", "") == "":
+        write(path, edit.put(text, ("api_key",), secrets.token_hex(32)))
+        document = parse(path, read(path))
+    return check(path, document, environ, overrides)
+
+
+def check(
+    path: Path,
+    document: Mapping[str, Any],
+    environ: Mapping[str, str],
+    overrides: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """The settings of a document that is, or will be, in a file. Raises `SettingsError`."""
+    document = dict(document)
     warnings: list[str] = []
     errors: dict[str, str] = {}
     document["mcpServers"] = list(_servers(document.get("mcpServers", []), errors, warnings))
@@ -252,77 +273,58 @@ def load(
         raise SettingsError(f"{path}: listen {error}") from error
     warnings += [f"server '{name}' is left out: {reason}" for name, reason in errors.items()]
     data_dir = Path(settings.data_dir) if settings.data_dir else None
-    return Loaded(settings, places(path, data_dir), warnings, errors)
+    return Loaded(settings, places(path, data_dir), warnings, errors, environ, overrides or {})
 
 
-def read(path: Path, *, create: bool) -> dict[str, Any]:
-    """The document in a file, with an `api_key` in it: one is made and written back where it lacks.
-
-    Raises `SettingsError`.
-    """
+def read(path: Path) -> str:
+    """The text of a file, its line ends as they are. Raises `SettingsError`."""
     try:
-        if create and not path.exists():
-            _create(path)
-        text = path.read_bytes().decode()  # with its line ends as they are
+        return path.read_bytes().decode()
     except FileNotFoundError as error:
         raise SettingsError(
             f"there is no configuration at {path}: give another with --config"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} can't be read: {error}") from error
+
+
+def parse(path: Path, text: str) -> dict[str, Any]:
+    """The document in a file's text. Raises `SettingsError`."""
     try:
         document = jsonc.loads(text)
     except ValueError as error:
         raise SettingsError(f"{path} is not valid JSON: {error}") from error
     if not isinstance(document, dict):
         raise SettingsError(f'{path} must hold a JSON object, such as {{"mcpServers": []}}')
-    if document.get("api_key", "") == "":
-        document["api_key"] = new_key()
-        _write(path, _with_key(text, document["api_key"]))
     return document
 
 
-def new_key() -> str:
-    return secrets.token_hex(32)
+def write(path: Path, text: str) -> None:
+    """Replace a file at once, readable by this user alone; where it is a link, what that leads to.
+
+    Raises `SettingsError`.
+    """
+    target = path.resolve()
+    spare = None
+    try:
+        descriptor, spare = tempfile.mkstemp(prefix=f".{path.name}.", dir=target.parent)
+        with open(descriptor, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(spare, target)
+    except OSError as error:
+        if spare is not None:
+            Path(spare).unlink(missing_ok=True)
+        raise SettingsError(f"{path} can't be written: {error}") from error
 
 
 def _create(path: Path) -> None:
-    private_directory(path.parent)
-    _write(path, json.dumps({"listen": "127.0.0.1:8080", "mcpServers": []}, indent=2) + "\n")
-
-
-EMPTY_KEY = re.compile(r'("api_key"\s*:\s*)""')
-
-
-def _with_key(text: str, key: str) -> str:
-    """The file with a key in it, its comments and everything else as they were."""
-    document = {**jsonc.loads(text), "api_key": key}
-    # An empty one may as well stand in a comment, or be a server's own: only the right one will do.
-    for found in EMPTY_KEY.finditer(text):
-        filled = f'{text[: found.end() - 2]}"{key}"{text[found.end() :]}'
-        if jsonc.loads(filled) == document:
-            return filled
-    start = jsonc.uncommented(text).index("{") + 1
-    comma = "" if re.match(r"\s*\}", text[start:]) else ","
-    return f'{text[:start]}\n  "api_key": "{key}"{comma}{text[start:]}'
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file at once, readable by this user alone."""
-    path = path.resolve()  # a link stays one
-    spare = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(
-            os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600),
-            "w",
-            encoding="utf-8",
-            newline="",
-        ) as file:
-            file.write(text)
-        spare.replace(path)
+        private_directory(path.parent)
     except OSError as error:
-        spare.unlink(missing_ok=True)
         raise SettingsError(f"{path} can't be written: {error}") from error
+    write(path, json.dumps({"listen": "127.0.0.1:8080", "mcpServers": []}, indent=2) + "\n")
 
 
 def _servers(

@@ -19,12 +19,12 @@ LAYERS = [
     {"proxy", "api"},
     {"guard", "toolbox", "offer", "framing"},
     {"daemon"},
-    {"execution", "discovery"},
+    {"execution", "discovery", "configuration"},
     {"request", "script", "declarations", "search", "synonyms", "typings", "hints"},
     {"sandbox", "upstream", "scripts", "codecache"},
-    {"gates"},
+    {"gates", "entries"},
     {"catalog", "policy", "settings"},
-    {"names", "paths", "errors", "jsonc", "edit"},
+    {"names", "paths", "errors", "jsonc", "edit", "tail"},
 ]
 """From the top; a module may import from layers below its own, and from its own layer without a cycle."""
 

@@ -17,10 +17,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import quote
 
 import httpx2
 from mcp.client.sse import sse_client
@@ -29,7 +27,7 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
 from mcpproxy.errors import ProxyError
-from mcpproxy.paths import private_directory
+from mcpproxy.paths import private_directory, server_log
 from mcpproxy.upstream.stdio import Program, open_child
 
 if TYPE_CHECKING:
@@ -182,13 +180,9 @@ def program(settings: ServerSettings, secrets: Secrets) -> Program:
 
 def _log_file(logs: Path, name: str) -> logging.handlers.RotatingFileHandler:
     private_directory(logs)
-    safe = quote(name, safe=" ")
-    if len(safe) > 200:
-        safe = f"{safe[:180]}-{sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
-    handler = logging.handlers.RotatingFileHandler(
-        logs / f"{safe}.log", maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True
+    return logging.handlers.RotatingFileHandler(
+        server_log(logs, name), maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True
     )
-    return handler
 
 
 def _note(handler: logging.Handler, secrets: Secrets, lines: list[str]) -> None:

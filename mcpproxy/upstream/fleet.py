@@ -49,6 +49,16 @@ class _Member:
         self.link = link
         self.limiter = limiter
         self.scope = anyio.CancelScope()
+        self.calls = 0
+        """Calls that have got their turn."""
+        self.idle = anyio.Event()
+        """Set when the last of them has ended after the link was let go."""
+        self.leaving = False
+
+    def leave(self) -> None:
+        self.calls -= 1
+        if self.leaving and not self.calls:
+            self.idle.set()
 
 
 class Fleet:
@@ -97,8 +107,16 @@ class Fleet:
                 server, settings, before.pop(server.name, None)
             )
         for member in before.values():
-            member.scope.cancel()
+            self._let_go(member)
         self._publish()
+
+    def _let_go(self, member: _Member) -> None:
+        """Close a link, once the calls that run on it have ended."""
+        member.leaving = True
+        if member.calls:
+            self._tasks.start_soon(_outlive, member)
+        else:
+            member.scope.cancel()
 
     def _member(self, server: ServerSettings, settings: Settings, known: _Member | None) -> _Member:
         limits = _limits(server, settings)
@@ -108,7 +126,7 @@ class Fleet:
                 known.link.settings = server
                 known.link.terms = _terms(server, settings)
                 return known
-            known.scope.cancel()
+            self._let_go(known)
         limiter = known.limiter if known else Limiter(f"server '{server.name}'", *limits)
         link = Link(server, _terms(server, settings), self._environ, self._logs, self._publish)
         member = _Member(link, limiter)
@@ -177,7 +195,12 @@ class Fleet:
             if not everyone.try_enter():
                 await everyone.enter(name)
             try:
-                return await _Call(member.link, tool, arguments, meta, started, progress).run()
+                member = self._awake(server)  # it may have changed while we waited
+                member.calls += 1
+                try:
+                    return await _Call(member.link, tool, arguments, meta, started, progress).run()
+                finally:
+                    member.leave()
             finally:
                 everyone.leave()
         finally:
@@ -283,6 +306,13 @@ async def _connection(link: Link) -> Connection:
         f"server '{link.settings.name}' is not available: {link.seen.error or 'no answer yet'}; {when}",
         retry_after_ms=int(wait * 1000) or 1000,
     )
+
+
+async def _outlive(member: _Member) -> None:
+    """Close a link after its calls, which have a time limit of their own."""
+    with anyio.move_on_after(2 * member.link.terms.call):
+        await member.idle.wait()
+    member.scope.cancel()
 
 
 async def _keep(member: _Member) -> None:
