@@ -6,12 +6,13 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 import anyio
 from starlette.types import Receive, Scope, Send
 
 from mcpproxy import jsonc
+from mcpproxy.admin import Admin, broken, count_of
 from mcpproxy.daemon import Daemon
 from mcpproxy.errors import Refused
 from mcpproxy.execution import Reply, refusal, to_json
@@ -20,6 +21,7 @@ from mcpproxy.guard import respond
 logger = logging.getLogger(__name__)
 
 EXEC = "/api/v1/code/exec"
+SERVER = "/api/v1/servers/"
 MAX_BODY_BYTES = 4 * 2**20
 
 STATUS = {
@@ -56,10 +58,12 @@ class Api:
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
+        self._admin = Admin(daemon)
         self.routes: dict[str, dict[str, Endpoint]] = {
             EXEC: {"POST": self._exec},
             "/api/v1/code/scripts": {"GET": self._scripts},
-            "/api/v1/servers": {"GET": self._servers},
+            "/api/v1/config/apply": {"POST": operators(lambda *_: self._admin.apply())},
+            "/api/v1/servers": {"GET": self._servers, "POST": operators(self._add)},
             "/api/v1/tools": {"GET": self._tools},
             "/api/v1/status": {"GET": self._status},
             "/livez": {"GET": self._live},
@@ -69,7 +73,7 @@ class Api:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        verbs = self.routes.get(scope["path"], {})
+        verbs = self.routes.get(scope["path"]) or self._server_routes(scope)
         # The server leaves the body of an answer to HEAD out.
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         headers: Headers = []
@@ -135,11 +139,8 @@ class Api:
     # what there is
 
     async def _servers(self, scope: Scope, receive: Receive, send: Send) -> None:
-        broken = [
-            {"name": name, "state": "down", "enabled": False, "tools": 0, "error": reason}
-            for name, reason in self._daemon.server_errors.items()
-        ]
-        await data(scope, send, {"servers": [*self._daemon.fleet.status(), *broken]})
+        left_out = [broken(name, why) for name, why in self._daemon.server_errors.items()]
+        await data(scope, send, {"servers": [*self._daemon.fleet.status(), *left_out]})
 
     async def _tools(self, scope: Scope, receive: Receive, send: Send) -> None:
         wanted = parse_qs(scope["query_string"].decode("latin-1")).get("server", [None])[0]
@@ -163,11 +164,51 @@ class Api:
     async def _status(self, scope: Scope, receive: Receive, send: Send) -> None:
         await data(scope, send, self._daemon.status())
 
+    # servers
+
+    async def _add(self, scope: Scope, receive: Receive) -> Any:
+        return await self._admin.add(parsed(scope, await read_body(scope, receive)))
+
+    def _server_routes(self, scope: Scope) -> dict[str, Endpoint]:
+        """What there is at `/api/v1/servers/NAME` and below it; a name may have any character in it."""
+        path = scope.get("raw_path", b"").decode("latin-1") or scope["path"]
+        quoted, _, verb = path.removeprefix(SERVER).partition("/")
+        if not path.startswith(SERVER) or not quoted:
+            return {}
+        admin, name = self._admin, unquote(quoted)
+
+        async def show(scope: Scope, receive: Receive) -> Any:
+            return admin.show(name)
+
+        async def logs(scope: Scope, receive: Receive) -> Any:
+            query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+            return await admin.logs(name, count_of(query.get("tail", ["100"])[0]))
+
+        routes: dict[str, dict[str, Endpoint]] = {
+            "": {"GET": operators(show), "DELETE": operators(lambda *_: admin.remove(name))},
+            "enable": {"POST": operators(lambda *_: admin.enable(name, True))},
+            "disable": {"POST": operators(lambda *_: admin.enable(name, False))},
+            "restart": {"POST": operators(lambda *_: admin.restart(name))},
+            "logs": {"GET": operators(logs)},
+        }
+        return routes.get(verb, {})
+
     async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         await respond(send, 200, b'{"status":"ok"}')
 
     async def _ready(self, scope: Scope, receive: Receive, send: Send) -> None:
         await respond(send, 200, b'{"ready":true}')
+
+
+def operators(verb: Callable[[Scope, Receive], Awaitable[Any]]) -> Endpoint:
+    """The endpoint of a verb that is an administrator's alone."""
+
+    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        if not scope["state"]["caller"].admin:
+            raise Refused("FORBIDDEN", "this is for administrators: use the API key")
+        await data(scope, send, await verb(scope, receive))
+
+    return endpoint
 
 
 async def data(scope: Scope, send: Send, found: Any) -> None:

@@ -110,6 +110,7 @@ class Configuration:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_set_at_end, stop)
             try:
+                await self._look()  # it may have changed since it was read at the start
                 async for _ in awatch(
                     *folders,
                     watch_filter=None,

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -404,20 +405,36 @@ async def pid(fleet: Fleet, server: str) -> int:
     return found
 
 
-async def test_a_call_in_flight_ends_when_its_server_is_taken_away(tmp_path):
+@pytest.mark.parametrize("after", [(), (stub(env={"A": "1"}),), (stub(enabled=False),)])
+async def test_a_call_in_flight_finishes_though_its_server_goes_or_changes(tmp_path, after):
     async with fleet_of(tmp_path) as fleet:
+        before = await pid(fleet, "stub")
         on_wire = anyio.Event()
-        errors = []
+        results = []
 
-        async def hang() -> None:
-            errors.append(await refused(fleet, "hang", started=on_wire.set))
+        async def call() -> None:
+            results.append(await fleet.call("stub", "sleep", {"ms": 200}, started=on_wire.set))
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(hang)
+            tasks.start_soon(call)
+            await on_wire.wait()
+            fleet.become(wanted(*after))
+            assert alive(before)
+        assert not results[0].get("isError")
+        await until(lambda: not alive(before))
+        if not after:
+            assert (await refused(fleet, "echo")).code == "SERVER_NOT_FOUND"
+
+
+async def test_a_call_that_outlives_its_server_has_no_more_than_its_own_time(tmp_path):
+    async with fleet_of(tmp_path, call_tool_timeout=300) as fleet:
+        before = await pid(fleet, "stub")
+        on_wire = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(refused, fleet, "hang", started=on_wire.set))
             await on_wire.wait()
             fleet.become(wanted())
-        assert errors[0].code == "UPSTREAM_ERROR"
-        assert (await refused(fleet, "echo")).code == "SERVER_NOT_FOUND"
+        await until(lambda: not alive(before))
 
 
 async def test_a_restart_gives_another_process(tmp_path):

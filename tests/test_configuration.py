@@ -1,0 +1,333 @@
+"""Settings that change while the daemon runs: over REST, in the file, and not at all when they are broken."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from contextlib import asynccontextmanager
+from urllib.parse import unquote
+
+import anyio
+import pytest
+from asgi import ask
+from running import home
+from test_fleet import until
+from upstreams import STUB
+
+from mcpproxy import jsonc, settings
+from mcpproxy.api import Api
+from mcpproxy.configuration import Configuration, differences
+from mcpproxy.errors import SettingsError
+from mcpproxy.guard import Guard
+from mcpproxy.policy import ADMIN, Caller
+from mcpproxy.settings import Settings
+
+STUB_ENTRY = {"name": "stub", "command": sys.executable, "args": ["-I", "-S", STUB]}
+FILE = """\
+{
+  // the team's servers
+  "listen": "127.0.0.1:0",
+  "api_key": "k",
+  "mcpServers": [
+    {"name": "one", "url": "http://127.0.0.1:9/mcp", "enabled": false}, // keep me
+  ],
+  "own": {"of another tool": 1}
+}
+"""
+
+
+class FakeFleet:
+    """Becomes what it is told, and remembers it."""
+
+    def __init__(self) -> None:
+        self.restarted: list[str] = []
+
+    def become(self, wanted: Settings) -> None:
+        self.wanted = wanted
+
+    def status(self):
+        return [{"name": each.name, "state": "ready"} for each in self.wanted.servers]
+
+    async def restart(self, name):
+        self.restarted.append(name)
+
+
+class FakeDaemon:
+    def __init__(self, loaded: settings.Loaded) -> None:
+        self.fleet = FakeFleet()
+        self.configuration = Configuration(loaded, self.apply)
+        self.places = loaded.places
+        self.apply(loaded)
+
+    def apply(self, loaded: settings.Loaded) -> None:
+        self.settings = loaded.settings
+        self.server_errors = loaded.server_errors
+        self.fleet.become(loaded.settings)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "mcp_config.json"
+    path.write_text(FILE, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def daemon(file, tmp_path, anyio_backend):
+    return FakeDaemon(settings.load(file, {"MCPPROXY_DATA_DIR": str(tmp_path / "state")}))
+
+
+@pytest.fixture
+def app(daemon):
+    return Guard(Api(daemon), daemon.settings, local=True)
+
+
+async def post(app, path, body=None, method="POST"):
+    raw = b"" if body is None else json.dumps(body).encode()
+    return await ask(app, method, path, raw, headers={"Content-Type": "application/json"})
+
+
+SERVERS = "/api/v1/servers"
+
+
+# ── over REST ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_server_is_added_to_the_file_and_to_the_fleet(app, daemon, file):
+    entry = {"name": "two", "command": "two", "args": ["-x"], "of_ours": 1}
+    answer = await post(app, SERVERS, entry)
+    assert answer.status == 200
+    assert answer.body["data"]["server"] == {"name": "two", "state": "ready"}
+    assert answer.body["data"]["changed"] == ["mcpServers.two"]
+    assert [each.name for each in daemon.fleet.wanted.servers] == ["one", "two"]
+    text = file.read_text(encoding="utf-8")
+    assert jsonc.loads(text)["mcpServers"][1] == entry
+    assert [line for line in FILE.splitlines() if line not in text.splitlines()] == []
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+async def test_adding_and_removing_leaves_the_file_as_it_was(app, file):
+    await post(app, SERVERS, {"name": "a/b c", "command": "two"})
+    assert file.read_text(encoding="utf-8") != FILE
+    answer = await ask(RawPath(app), "DELETE", f"{SERVERS}/a%2Fb%20c")
+    assert answer.body["data"]["removed"] is True
+    assert file.read_text(encoding="utf-8") == FILE
+
+
+class RawPath:
+    """Gives an application the path as servers do: decoded, and as it came."""
+
+    def __init__(self, app):
+        self.app = app
+
+    async def __call__(self, scope, receive, send):
+        raw = scope["path"]
+        await self.app({**scope, "raw_path": raw.encode(), "path": unquote(raw)}, receive, send)
+
+
+async def test_a_server_is_switched_in_the_file(app, daemon, file):
+    answer = await post(app, f"{SERVERS}/one/enable")
+    assert answer.body["data"]["applied"] is True
+    assert file.read_text(encoding="utf-8") == FILE.replace("false", "true")
+    assert daemon.fleet.wanted.servers[0].enabled
+    await post(app, f"{SERVERS}/one/disable")
+    assert file.read_text(encoding="utf-8") == FILE
+
+
+async def test_a_server_is_restarted(app, daemon):
+    assert (await post(app, f"{SERVERS}/one/restart")).body["data"]["state"] == "ready"
+    assert daemon.fleet.restarted == ["one"]
+
+
+async def test_a_server_is_shown_without_its_secrets(app):
+    headers = {"Authorization": "Bearer s3cret", "X-Team": "${env:TEAM}"}
+    await post(app, SERVERS, {"name": "two", "url": "http://127.0.0.1:9/", "headers": headers})
+    answer = await post(app, f"{SERVERS}/two", method="GET")
+    assert answer.body["data"]["settings"]["headers"]["X-Team"] == "${env:TEAM}"
+    assert "s3cret" not in answer.text
+
+
+async def test_the_end_of_a_log_is_shown(app, daemon):
+    log = daemon.places.logs / "one.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("".join(f"line {n}\n" for n in range(20_000)), encoding="utf-8")
+    lines = (await post(app, f"{SERVERS}/one/logs?tail=2", method="GET")).body["data"]["lines"]
+    assert lines == ["line 19998", "line 19999"]
+    assert (await post(app, f"{SERVERS}/one/logs?tail=-1", method="GET")).status == 400
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", ""), ("DELETE", ""), ("POST", "/enable"), ("POST", "/restart"), ("GET", "/logs")],
+)
+async def test_an_unknown_server_is_a_404_that_names_close_ones(app, method, path):
+    answer = await post(app, f"{SERVERS}/onne{path}", method=method)
+    assert (answer.status, answer.body["error"]["code"]) == (404, "NOT_FOUND")
+    assert "did you mean 'one'?" in answer.body["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"command": "x"}, "name"),
+        ({"name": "one", "command": "x"}, "already"),
+        ({"name": "a:b", "command": "x"}, "':'"),
+        ({"name": "two"}, "neither command nor url"),
+        ({"name": "two", "command": "x", "args": "y"}, "args"),
+        ({"name": "two", "url": "ftp://x"}, "http://"),
+        ({"name": "two", "command": "x", "env": {"A": 1}}, "env.A"),
+    ],
+)
+async def test_an_entry_that_can_not_be_used_is_refused_and_not_written(app, file, entry, said):
+    answer = await post(app, SERVERS, entry)
+    assert answer.status == 400
+    assert said in answer.body["error"]["message"]
+    assert file.read_text(encoding="utf-8") == FILE
+
+
+async def test_servers_are_for_administrators(daemon):
+    app = Api(daemon)
+
+    async def agent(scope, receive, send):
+        state = {"caller": Caller("agent", admin=False), "request_id": "r"}
+        await app({**scope, "state": state}, receive, send)
+
+    for method, path in [
+        ("POST", SERVERS),
+        ("DELETE", f"{SERVERS}/one"),
+        ("POST", "/api/v1/config/apply"),
+    ]:
+        assert (await ask(agent, method, path)).status == 403
+    assert ADMIN.admin
+
+
+async def test_the_form_of_an_object_is_kept(app, file):
+    file.write_text('{"api_key": "k", "mcpServers": {"one": {"command": "x"}}}', encoding="utf-8")
+    await post(app, SERVERS, {"name": "two", "command": "y"})
+    await post(app, f"{SERVERS}/one/disable")
+    found = jsonc.loads(file.read_text(encoding="utf-8"))["mcpServers"]
+    assert found == {"one": {"command": "x", "enabled": False}, "two": {"command": "y"}}
+
+
+# ── read anew ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_changed_is_said_and_what_needs_a_restart_waits_for_it(app, daemon, file):
+    changed = FILE.replace('"k"', '"k2"').replace(
+        "{\n", '{\n  "code_execution_timeout_ms": 5,\n', 1
+    )
+    file.write_text(changed, encoding="utf-8")
+    answer = await post(app, "/api/v1/config/apply")
+    assert answer.body["data"]["changed"] == ["code_execution_timeout_ms"]
+    assert answer.body["data"]["requires_restart"] == ["api_key"]
+    assert answer.body["data"]["warnings"] == [
+        "unknown setting 'own' is kept and has no effect here"
+    ]
+    assert daemon.settings.code_execution_timeout_ms == 5
+    assert daemon.settings.api_key.get_secret_value() == "k"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (FILE[:80], "not valid JSON"),
+        ("", "line 1"),
+        (FILE.replace('"127.0.0.1:0"', "7"), "listen"),
+        ('{"mcpServers": 1}', "mcpServers"),
+    ],
+)
+async def test_a_broken_document_changes_nothing_and_is_reported(app, daemon, file, text, said):
+    before = daemon.settings
+    file.write_text(text, encoding="utf-8")
+    answer = await post(app, "/api/v1/config/apply")
+    assert answer.status == 400
+    assert said in answer.body["error"]["message"]
+    assert said in daemon.configuration.error
+    assert daemon.settings is before
+    assert (await post(app, f"{SERVERS}/one/enable")).status == 400
+    assert file.read_text(encoding="utf-8") == text
+    file.write_text(FILE, encoding="utf-8")
+    await post(app, "/api/v1/config/apply")
+    assert daemon.configuration.error is None
+
+
+async def test_a_file_that_is_gone_changes_nothing(daemon, file):
+    file.unlink()
+    with pytest.raises(SettingsError, match="no configuration"):
+        await daemon.configuration.reload()
+    assert [each.name for each in daemon.settings.servers] == ["one"]
+
+
+async def test_a_link_is_followed_when_the_file_is_written(app, file, tmp_path):
+    (tmp_path / "dotfiles").mkdir()
+    target = file.rename(tmp_path / "dotfiles" / "real.json")
+    file.symlink_to(target)
+    await post(app, f"{SERVERS}/one/enable")
+    assert file.is_symlink()
+    assert "true" in target.read_text(encoding="utf-8")
+
+
+def test_differences_name_settings_and_servers():
+    one, two = ({"name": name, "command": "x"} for name in ("one", "two"))
+    before = Settings.model_validate({"mcpServers": [one, two]})
+    after = Settings.model_validate(
+        {"mcpServers": [{**one, "lazy": True}, {**two, "name": "three"}], "call_tool_timeout": 1}
+    )
+    assert differences(before, after) == [
+        "call_tool_timeout", "mcpServers.one", "mcpServers.two", "mcpServers.three",
+    ]  # fmt: skip
+
+
+@asynccontextmanager
+async def watching(configuration):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(configuration.watch)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_file_that_is_written_or_replaced_is_read_anew(daemon, file, replaced):
+    with anyio.fail_after(20):
+        async with watching(daemon.configuration):
+            for n in (1, 2):
+                target = file.with_name("new") if replaced else file
+                target.write_text(FILE.replace('"one"', f'"one{n}"'), encoding="utf-8")
+                target.replace(file)
+                await until(lambda n=n: daemon.settings.servers[0].name == f"one{n}", 10)
+            file.write_text("{", encoding="utf-8")
+            await until(lambda: daemon.configuration.error is not None, 10)
+            assert daemon.settings.servers[0].name == "one2"
+            file.write_text(FILE, encoding="utf-8")
+            await until(lambda: daemon.settings.servers[0].name == "one", 10)
+            assert daemon.configuration.error is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+async def test_a_running_daemon_follows_its_file():
+    with home(mcpServers=[STUB_ENTRY]) as place, place.serving() as serving:
+
+        def servers():
+            found = serving.ask("GET", SERVERS).body["data"]["servers"]
+            return {each["name"]: each["state"] for each in found}
+
+        def pid(name):
+            return serving.execute(f"(await tools.{name}.whoami({{}})).pid")["value"]
+
+        def error():
+            return serving.ask("GET", "/api/v1/status").body["data"]["config_error"]
+
+        before = pid("stub")
+        document = json.loads(place.config.read_text(encoding="utf-8"))
+        more = {**document, "mcpServers": [STUB_ENTRY, {**STUB_ENTRY, "name": "more"}]}
+        place.write(more)
+        await until(lambda: servers().get("more") == "ready", 15)
+        assert pid("more") != before
+        place.write('{"mcpServers": [')
+        await until(lambda: error() is not None, 15)
+        assert servers() == {"stub": "ready", "more": "ready"}
+        place.write(document)
+        await until(lambda: servers() == {"stub": "ready"}, 15)
+        assert error() is None
+        assert pid("stub") == before
