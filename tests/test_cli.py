@@ -227,6 +227,29 @@ def test_the_configured_address_is_where_a_daemon_may_be(
     assert found == ([expected] if expected else [])
 
 
+@pytest.mark.parametrize(
+    ("live", "config", "asked", "found"),
+    [
+        ({"status": "ok"}, "/c.json", [("/livez", ""), ("/api/v1/status", "k")], True),
+        ({"status": "ok"}, "/other.json", [("/livez", ""), ("/api/v1/status", "k")], False),
+        ({"ok": True}, "/c.json", [("/livez", "")], False),
+    ],
+)
+def test_the_key_is_shown_to_nobody_who_does_not_answer_as_we_do(
+    monkeypatch, live, config, asked, found
+):
+    seen = []
+
+    def request(daemon, verb, path, *, timeout):
+        seen.append((path, daemon.key))
+        return 200, live if path == "/livez" else {"data": {"config": config}}
+
+    monkeypatch.setattr(local, "request", request)
+    daemon = local.Running("http://127.0.0.1:1", host="127.0.0.1", port=1, key="k")
+    assert local.answers(daemon, "/c.json") is found
+    assert seen == asked
+
+
 def test_a_key_is_not_in_what_is_printed():
     assert "secret" not in repr(local.Running("x", key="secret"))
 

@@ -136,7 +136,10 @@ def run(body: dict[str, Any], config: str | None, log_level: str | None) -> NoRe
         daemon = local.find(config)
         if daemon is None:
             click.echo("running alone: no daemon answers for this configuration", err=True)
-            envelope, refused = alone(body, config, log_level)
+            found = alone(body, config, log_level)
+            if found is None:
+                raise KeyboardInterrupt
+            envelope, refused = found
         else:
             click.echo(f"running on the daemon at {daemon.where}", err=True)
             status, envelope = local.request(
@@ -185,8 +188,11 @@ def patience(body: dict[str, Any], config: str | None) -> float:
 
 def alone(
     body: dict[str, Any], config: str | None, log_level: str | None
-) -> tuple[dict[str, Any], bool]:
-    """The envelope from a daemon that lives for this one script, and whether it was refused."""
+) -> tuple[dict[str, Any], bool] | None:
+    """The envelope from a daemon that lives for this one script, and whether it was refused.
+
+    None when a signal came first.
+    """
     import os
     import uuid
 
@@ -207,10 +213,31 @@ def alone(
                 return refusal(error.code, str(error)), True
         return reply.envelope, False
 
+    async def until_signal(loaded: settings.Loaded) -> tuple[dict[str, Any], bool] | None:
+        # A handler that raises would do so in the middle of anything; this one waits its turn.
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            found: tuple[dict[str, Any], bool] | None = None
+            fault: SettingsError | None = None
+
+            async def watch() -> None:
+                async for _ in signals:
+                    tasks.cancel_scope.cancel()
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(watch)
+                try:
+                    found = await execute(loaded)
+                except SettingsError as error:
+                    fault = error  # raised below, where no task group can wrap it
+                tasks.cancel_scope.cancel()
+            if fault is not None:
+                raise fault
+            return found
+
     try:
         loaded = settings.load(paths.config_file(config), os.environ, create=config is None)
         set_up_logs(log_level or "warn", None)
-        return anyio.run(execute, loaded, backend_options={"use_uvloop": True})
+        return anyio.run(until_signal, loaded, backend_options={"use_uvloop": True})
     except SettingsError as error:
         refuse(str(error))
 

@@ -11,7 +11,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,8 @@ def places_of(config: str | None) -> paths.Places:
 
 def find(config: str | None) -> Running | None:
     """The daemon that runs with this configuration, if one answers."""
-    return next((each for each in candidates(config) if answers(each)), None)
+    file = str(paths.config_file(config))
+    return next((each for each in candidates(config) if answers(each, file)), None)
 
 
 def candidates(config: str | None) -> Iterator[Running]:
@@ -99,10 +100,19 @@ def ours(path: Path) -> bool:
     return False
 
 
-def answers(daemon: Running) -> bool:
+def answers(daemon: Running, config: str) -> bool:
+    """Whether it is the daemon of this configuration; another one has other servers.
+
+    Any program may have the configured port: the key goes to none that doesn't answer as we do.
+    """
     with suppress(NoAnswer):
-        status, _ = request(daemon, "GET", "/api/v1/status", timeout=PROBE_SECONDS)
-        return status == 200
+        if daemon.socket is None:
+            stranger = replace(daemon, key="")
+            if request(stranger, "GET", "/livez", timeout=PROBE_SECONDS)[1] != {"status": "ok"}:
+                return False
+        status, found = request(daemon, "GET", "/api/v1/status", timeout=PROBE_SECONDS)
+        data = found.get("data")
+        return status == 200 and isinstance(data, dict) and data.get("config") == config
     return False
 
 
