@@ -33,8 +33,11 @@ from mcpproxy.settings import Loaded
 
 logger = logging.getLogger(__name__)
 
+ANSWER_SECONDS = 0.2
+"""For the replies of scripts that were ended because we stop; killing and answering takes milliseconds."""
+
 GRACE_SECONDS = 1
-"""For answers under way when we are told to stop; scripts that still run then are ended."""
+"""For requests under way after that. Whoever still sends or reads then is cut off."""
 
 
 class InTheWay(ProxyError):
@@ -119,6 +122,7 @@ def server(app: ASGIApp) -> Server:
             app,
             lifespan="off",
             access_log=False,
+            proxy_headers=False,
             log_config=None,
             http="httptools",
             ws="none",
@@ -137,18 +141,25 @@ async def stop_on_signal(
     servers: Iterable[Server], daemon: Daemon, face: McpFace, *, task_status: TaskStatus[None]
 ) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        task_status.started()
-        stopping = False
-        async for number in signals:
-            if stopping:
-                # Children end with us: their pipes close, and the kernel kills the rest.
-                os._exit(128 + number)
-            stopping = True
-            logger.info("stopping; a second signal stops at once")
-            daemon.stop()  # so that those who wait for a script get an answer
-            face.close()  # or streams that clients hold open would keep us
-            for each in servers:
-                each.should_exit = True
+        async with anyio.create_task_group() as tasks:
+            task_status.started()
+            stopping = False
+            async for number in signals:
+                if stopping:
+                    # Children end with us: their pipes close, and the kernel kills the rest.
+                    os._exit(128 + number)
+                stopping = True
+                logger.info("stopping; a second signal stops at once")
+                tasks.start_soon(stop, servers, daemon, face)
+
+
+async def stop(servers: Iterable[Server], daemon: Daemon, face: McpFace) -> None:
+    """Come to rest: first those who wait for a script get an answer, then everybody is let go."""
+    daemon.stop()
+    await anyio.sleep(ANSWER_SECONDS)
+    face.close()  # or streams that clients hold open would keep us
+    for each in servers:
+        each.should_exit = True
 
 
 async def serve_pipes(listener: socket.socket, face: McpFace) -> None:
@@ -283,5 +294,13 @@ def set_up_logs(level: str, file: Path | None) -> None:
             raise SettingsError(f"the log can't be written: {error}") from error
     for handler in handlers:
         handler.setFormatter(layout)
+        handler.addFilter(not_cut_off)
     logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
     logging.getLogger("mcpproxy").setLevel(LEVELS[level])
+
+
+def not_cut_off(record: logging.LogRecord) -> bool:
+    """Whether a record is anything but uvicorn's traceback of a request that it cut off as we stopped."""
+    error = record.exc_info[1] if record.exc_info else None
+    cancelled = error is not None and not isinstance(error, Exception)
+    return not (cancelled and record.name == "uvicorn.error")

@@ -11,7 +11,10 @@ import subprocess
 import sys
 from contextlib import closing, contextmanager
 
+import httpx2
 import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 from running import KEY, STUBS, below, gone, home, taken_port
 
 from mcpproxy.serve import InTheWay, sole, tcp_listener, unix_listener, url
@@ -73,6 +76,16 @@ def hanging(serving):
         yield connection
 
 
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+@pytest.mark.parametrize("headers", [{}, {"Authorization": f"Bearer {KEY}"}])
+async def test_an_sdk_client_of_either_era_runs_a_script(serving, era, headers):
+    async with httpx2.AsyncClient(headers=headers, timeout=20) as http:
+        streams = streamable_http_client(f"http://{serving.address}/mcp", http_client=http)
+        async with Client(streams, mode=era, cache=None) as client:
+            result = await client.call_tool("code_execution", {"code": ADD})
+    assert json.loads(result.content[0].text) == {"ok": True, "value": {"sum": 5}}
+
+
 def test_a_client_that_hangs_up_ends_its_script_and_frees_its_place(serving):
     """There is one place, so that the second script can't run before the first has ended."""
     with hanging(serving):
@@ -113,6 +126,38 @@ def test_a_signal_ends_it_and_whoever_waits_is_told(number):
         assert "Traceback" not in said
         assert not place.places.socket.exists()
         assert not place.places.pipe.exists()
+
+
+def test_a_stream_or_half_a_request_does_not_keep_it_and_mcp_clients_are_told():
+    begin = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}  # fmt: skip
+    call = {"name": "code_execution", "arguments": {"code": HANG}}
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+
+    def post(connection, **message):
+        connection.request("POST", "/mcp", json.dumps({"jsonrpc": "2.0", **message}), headers)
+
+    with (
+        home() as place,
+        place.serving() as serving,
+        closing(serving.connect(local=True)) as client,
+        closing(serving.connect(local=True)) as stream,
+        socket.create_connection((serving.host, serving.port)) as half,
+    ):
+        post(client, id=1, method="initialize", params=begin)
+        answer = client.getresponse()
+        answer.read()
+        headers["Mcp-Session-Id"] = answer.headers["Mcp-Session-Id"]
+        post(client, method="notifications/initialized")
+        client.getresponse().read()
+        stream.request("GET", "/mcp", None, headers)
+        assert stream.getresponse().headers["Content-Type"] == "text/event-stream"
+        head = f"POST /api/v1/code/exec HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {KEY}\r\n"
+        half.sendall(head.encode() + b"Content-Length: 9\r\n\r\n{")
+        post(client, id=2, method="tools/call", params=call)
+        serving.await_line("it runs")
+        said = serving.stop()
+        assert "CANCELLED" in client.getresponse().read().decode()
+    assert "Traceback" not in said
 
 
 def test_a_second_signal_ends_it_at_once_and_takes_its_children_along():
