@@ -1,0 +1,370 @@
+"""`mcpproxy upstream`: the servers behind the proxy, in a running daemon or, without one, in the file."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote
+
+import click
+
+from mcpproxy.cli.options import config_option
+
+if TYPE_CHECKING:
+    from mcpproxy.importing import Found
+
+SERVERS = "/api/v1/servers"
+SECONDS = 60.0
+LOOK_SECONDS = 0.3
+output_option = click.option(
+    "--output", "-o", type=click.Choice(["table", "json"]), default="table", help="Form of the answer."
+)  # fmt: skip
+
+
+@click.group()
+def upstream() -> None:
+    """List, add, remove, switch and import the servers behind the proxy.
+
+    With a daemon running, changes hold at once; else they are made in the configuration file.
+    """
+
+
+@upstream.command("list")
+@output_option
+@config_option
+def list_servers(output: str, config: str | None) -> None:
+    """List the servers and how they are."""
+    found = ask(config, "GET", SERVERS, lambda: {"servers": in_file(config)})["servers"]
+    if output == "json":
+        show_json(found)
+        return
+    rows = [
+        (each["name"], each["state"], str(each.get("tools", "")), each.get("error") or "")
+        for each in found
+    ]
+    show_table(("NAME", "STATE", "TOOLS", "WHY"), rows)
+
+
+@upstream.command("add")
+@click.argument("name")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("--url", help="Address of an HTTP server.")
+@click.option("--env", multiple=True, metavar="K=V", help="Environment variable of a command.")
+@click.option("--header", multiple=True, metavar="K=V", help="Header for an HTTP server.")
+@click.option(
+    "--protocol",
+    type=click.Choice(["stdio", "http", "streamable-http", "sse", "auto"]),
+    help="How to reach it, where that can't be told.",
+)
+@click.option("--working-dir", metavar="DIR", help="Folder that a command runs in.")
+@click.option("--disabled", is_flag=True, help="Don't connect it yet.")
+@output_option
+@config_option
+def add(
+    name: str,
+    command: tuple[str, ...],
+    url: str | None,
+    env: tuple[str, ...],
+    header: tuple[str, ...],
+    protocol: str | None,
+    working_dir: str | None,
+    disabled: bool,
+    output: str,
+    config: str | None,
+) -> None:
+    """Add a server: NAME --url URL, or NAME -- COMMAND ARGS…
+
+    ${env:VARIABLE} in a value stands for a variable of the daemon.
+    """
+    if (url is None) == (not command):
+        refuse("give --url URL or -- COMMAND ARGS…, one of them")
+    entry: dict[str, Any] = {"name": name}
+    if url is None:
+        entry["command"], *args = command
+        entry |= {"args": args} if args else {}
+    else:
+        entry["url"] = url
+    for key, pairs in (("env", env), ("headers", header)):
+        if pairs:
+            entry[key] = dict(pair(each, key) for each in pairs)
+    entry |= {"protocol": protocol} if protocol else {}
+    entry |= {"working_dir": working_dir} if working_dir else {}
+    entry |= {"enabled": False} if disabled else {}
+    done(add_entry(config, entry), f"added {name}", output)
+
+
+@upstream.command()
+@click.argument("name")
+@output_option
+@config_option
+def remove(name: str, output: str, config: str | None) -> None:
+    """Remove a server from the configuration."""
+    from mcpproxy import entries
+
+    alone = altering(config, lambda text: entries.remove(text, name))
+    done(ask(config, "DELETE", path_of(name), alone), f"removed {name}", output)
+
+
+@upstream.command()
+@click.argument("name")
+@output_option
+@config_option
+def enable(name: str, output: str, config: str | None) -> None:
+    """Connect a server that was disabled."""
+    switch(name, True, output, config)
+
+
+@upstream.command()
+@click.argument("name")
+@output_option
+@config_option
+def disable(name: str, output: str, config: str | None) -> None:
+    """Let go of a server, and keep its entry."""
+    switch(name, False, output, config)
+
+
+def switch(name: str, on: bool, output: str, config: str | None) -> None:
+    from mcpproxy import entries
+
+    verb = "enable" if on else "disable"
+    alone = altering(config, lambda text: entries.enable(text, name, on))
+    done(ask(config, "POST", path_of(name, verb), alone), f"{verb}d {name}", output)
+
+
+@upstream.command()
+@click.argument("name")
+@output_option
+@config_option
+def restart(name: str, output: str, config: str | None) -> None:
+    """Connect a server anew."""
+
+    def alone() -> NoReturn:
+        refuse("no daemon is running for this configuration; start one with: mcpproxy serve")
+
+    found = ask(config, "POST", path_of(name, "restart"), alone)
+    why = f": {found['error']}" if found.get("error") else ""
+    done(found, f"restarted {name}, which is {found['state']}{why}", output)
+
+
+@upstream.command()
+@click.argument("name")
+@click.option("--tail", "count", type=click.IntRange(1, 10_000), default=100, help="Lines to show.")
+@click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@config_option
+def logs(name: str, count: int, follow: bool, config: str | None) -> None:
+    """Show what a server says on stderr."""
+    from mcpproxy import entries, tail
+    from mcpproxy.cli import local
+    from mcpproxy.paths import server_log
+
+    known = [each for _, each, _ in entries.listed(local.document(config))]
+    if name not in known:
+        refuse(entries.no_server(name, known))
+    path = server_log(local.places_of(config).logs, name)
+    size = path.stat().st_size if path.exists() else 0
+    for line in tail.tail(path, count, size):
+        click.echo(line)
+    if follow:
+        for text in following(path, size):
+            click.echo(text, nl=False)
+    elif not path.exists():
+        click.echo(f"{name} has said nothing yet ({path})", err=True)
+
+
+def following(path: Path, position: int) -> Iterator[str]:
+    """What a log has after a position, and gets; though the log is moved away and begun anew."""
+    inode = path.stat().st_ino if path.exists() else None
+    while True:
+        if path.exists():
+            found = path.stat()
+            if found.st_ino != inode or found.st_size < position:
+                position, inode = 0, found.st_ino
+            if found.st_size > position:
+                with path.open("rb") as file:
+                    file.seek(position)
+                    data = file.read()
+                position += len(data)
+                yield data.decode("utf-8", "replace")
+        time.sleep(LOOK_SECONDS)
+
+
+@upstream.command("import")
+@click.option(
+    "--from",
+    "client",
+    type=click.Choice(["claude-desktop", "claude-code", "cursor", "vscode"]),
+    help="Whose configuration to read; all that are found when not given.",
+)
+@click.option(
+    "--file", metavar="FILE", help="The configuration, where it isn't in its usual place."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be added, and change nothing.")
+@output_option
+@config_option
+def import_servers(
+    client: str | None, file: str | None, dry_run: bool, output: str, config: str | None
+) -> None:
+    """Add the servers of Claude Desktop, Claude Code, Cursor or VS Code."""
+    files = [Path(file)] if file else usual(client)
+    if not files:
+        refuse(
+            f"no configuration of {client or 'a known client'} was found; give it with --file FILE"
+        )
+    report: list[dict[str, Any]] = []
+    taken: dict[str, Any] = {}
+    for each in files:
+        found = read_client(each, config, taken)
+        for entry in found.entries:
+            taken[entry["name"]] = entry
+            if not dry_run:
+                add_entry(config, entry)
+        added = [entry["name"] for entry in found.entries]
+        report.append(
+            {"file": str(each), "added": added, "skipped": found.skipped, "notes": found.notes}
+        )
+    if output == "json":
+        show_json(report)
+        return
+    for part in report:
+        click.echo(f"{part['file']}:")
+        for name in part["added"]:
+            click.echo(f"  {'would add' if dry_run else 'added'} {name}")
+        for name, reason in part["skipped"].items():
+            click.echo(f"  skipped {name}: {reason}")
+        for note in part["notes"]:
+            click.echo(f"  note: {note}")
+
+
+def usual(client: str | None) -> list[Path]:
+    from mcpproxy.importing import CLIENTS, places
+
+    chosen = [client] if client else CLIENTS
+    return [
+        path for each in chosen for path in places(each, Path.home(), Path.cwd()) if path.is_file()
+    ]
+
+
+def read_client(file: Path, config: str | None, taken: dict[str, Any]) -> Found:
+    from mcpproxy import entries, importing, jsonc
+    from mcpproxy.cli import local
+
+    try:
+        document = jsonc.loads(file.read_bytes().decode())
+    except OSError as error:
+        refuse(f"{file}: {error.strerror}")
+    except ValueError as error:
+        refuse(f"{file} is not valid JSON: {error}")
+    ours = local.document(config)
+    known = {name: dict(entry) for _, name, entry in entries.listed(ours)} | taken
+    port = str(ours.get("listen", ":8080")).rpartition(":")[2]
+    return importing.take(
+        document, Path.cwd(), Path.home(), known, int(port) if port.isdecimal() else 8080
+    )
+
+
+# ── daemon or file ──────────────────────────────────────────────────────────────────────────────
+
+
+def path_of(name: str, verb: str = "") -> str:
+    return f"{SERVERS}/{quote(name, safe='')}" + (f"/{verb}" if verb else "")
+
+
+def add_entry(config: str | None, entry: dict[str, Any]) -> Any:
+    from mcpproxy import entries
+
+    alone = altering(config, lambda text: entries.add(text, entry))
+    return ask(config, "POST", SERVERS, alone, entry)
+
+
+def ask(
+    config: str | None, verb: str, path: str, alone: Callable[[], Any], body: Any = None
+) -> Any:
+    """What the daemon answers; what `alone` gives when there is none. Leaves with 2 on a refusal."""
+    from mcpproxy.cli import local
+
+    daemon = local.find(config)
+    if daemon is None:
+        return alone()
+    try:
+        status, answer = local.request(daemon, verb, path, body, timeout=SECONDS)
+    except local.NoAnswer as error:
+        refuse(str(error))
+    if status != 200:
+        said = answer.get("error")
+        refuse(str(said.get("message") if isinstance(said, dict) else said))
+    return answer["data"]
+
+
+def altering(config: str | None, alter: Callable[[str], str]) -> Callable[[], Any]:
+    """Changing the file itself, as the daemon would."""
+
+    def alone() -> dict[str, Any]:
+        import os
+
+        from mcpproxy import entries, paths, settings
+        from mcpproxy.errors import SettingsError
+
+        file = paths.config_file(config)
+        click.echo(f"no daemon answers for this configuration: changing {file} itself", err=True)
+        try:
+            if config is None:
+                settings.load(file, os.environ, create=True)
+            loaded = entries.change(file, alter, os.environ)
+        except SettingsError as error:
+            refuse(str(error))
+        return {"applied": False, "warnings": loaded.warnings}
+
+    return alone
+
+
+def in_file(config: str | None) -> list[dict[str, Any]]:
+    """The servers as the file has them."""
+    from mcpproxy import entries
+    from mcpproxy.cli import local
+
+    click.echo("no daemon answers for this configuration: reading the file itself", err=True)
+    return [
+        {"name": name, "state": "disabled" if entry.get("enabled") is False else "not running"}
+        for _, name, entry in entries.listed(local.document(config))
+    ]
+
+
+# ── telling ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def pair(text: str, key: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        refuse(f"--{'header' if key == 'headers' else key} is NAME=VALUE, not {name!r}")
+    return name, value
+
+
+def refuse(message: str) -> NoReturn:
+    click.echo(f"mcpproxy: {message}", err=True)
+    sys.exit(2)
+
+
+def done(found: Any, sentence: str, output: str) -> None:
+    if output == "json":
+        show_json(found)
+        return
+    click.echo(sentence)
+    if server := found.get("server"):
+        why = f": {server['error']}" if server.get("error") else ""
+        click.echo(f"it is {server['state']}{why}")
+
+
+def show_json(found: Any) -> None:
+    click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+
+
+def show_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Columns as wide as they must be; the last may be any width."""
+    widths = [max(len(row[n]) for row in (head, *rows)) for n in range(len(head) - 1)]
+    for row in (head, *rows):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        click.echo("  ".join([*cells, row[-1]]).rstrip())

@@ -1,0 +1,137 @@
+"""`mcpproxy upstream`, with a daemon and without one."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+from running import home
+from upstreams import STUB
+
+from mcpproxy import jsonc
+from mcpproxy.cli import main
+from mcpproxy.cli.upstream import following
+
+FILE = '{\n  // ours\n  "api_key": "k",\n  "listen": "127.0.0.1:1",\n  "mcpServers": {}\n}\n'
+COMMAND = [sys.executable, "-I", "-S", STUB]
+
+
+class Place:
+    """A configuration without a daemon, and the command line in this process."""
+
+    def __init__(self, folder, monkeypatch):
+        self.config = folder / "c.json"
+        self.config.write_text(FILE, encoding="utf-8")
+        self.state = folder / "state"
+        monkeypatch.setenv("MCPPROXY_DATA_DIR", str(self.state))
+
+    def run(self, verb, *words, status=0):
+        done = CliRunner().invoke(main, ["upstream", verb, "-c", str(self.config), *words])
+        assert done.exit_code == status, done.output
+        return done
+
+    @property
+    def servers(self):
+        return jsonc.loads(self.config.read_text(encoding="utf-8"))["mcpServers"]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    return Place(tmp_path, monkeypatch)
+
+
+def test_without_a_daemon_the_file_is_changed(place):
+    assert "changing" in place.run("add", "a", "--env", "K=a=b", "--", "x", "--flag", "-c").stderr
+    place.run(
+        "add", "b", "--url", "http://h/", "--header", "X-A=1", "--protocol", "sse", "--disabled"
+    )
+    assert place.servers == {
+        "a": {"command": "x", "args": ["--flag", "-c"], "env": {"K": "a=b"}},
+        "b": {"url": "http://h/", "headers": {"X-A": "1"}, "protocol": "sse", "enabled": False},
+    }
+    place.run("disable", "a")
+    place.run("enable", "b")
+    assert [each["enabled"] for each in place.servers.values()] == [False, True]
+    assert place.run("list").stdout.splitlines() == [
+        "NAME  STATE        TOOLS  WHY",
+        "a     disabled",
+        "b     not running",
+    ]
+    assert json.loads(place.run("list", "-o", "json").stdout)[0]["name"] == "a"
+    place.run("remove", "a")
+    place.run("remove", "b")
+    assert place.servers == {}
+    assert "// ours" in place.config.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["add", "a"], "one of them"),
+        (["add", "a", "--url", "http://h/", "--", "x"], "one of them"),
+        (["add", "a", "--env", "K", "--", "x"], "NAME=VALUE"),
+        (["add", "a:b", "--", "x"], "':'"),
+        (["add", "a", "--url", "h"], "http://"),
+        (["remove", "nothing"], "there are none"),
+        (["logs", "nothing"], "there are none"),
+        (["restart", "a"], "mcpproxy serve"),
+        (["import", "--file", "nothing.json"], "nothing.json"),
+    ],
+)
+def test_a_mistake_is_one_line_and_changes_nothing(place, words, said):
+    done = place.run(*words, status=2)
+    assert said in done.stderr.splitlines()[-1]
+    assert place.config.read_text(encoding="utf-8") == FILE
+
+
+def test_servers_of_another_client_are_imported_once(place, tmp_path):
+    other = tmp_path / "other.json"
+    document = {"mcpServers": {"a": {"command": "x"}, "proxy": {"command": "mcpproxy"}}}
+    other.write_text(json.dumps(document), encoding="utf-8")
+    dry = place.run("import", "--file", str(other), "--dry-run").stdout
+    assert dry.splitlines()[1:] == ["  would add a", "  skipped proxy: it is mcpproxy itself"]
+    assert place.servers == {}
+    assert "added a" in place.run("import", "--file", str(other)).stdout
+    assert place.servers == {"a": {"command": "x"}}
+    assert "it is there already" in place.run("import", "--file", str(other)).stdout
+
+
+def test_clients_are_looked_for_in_their_places(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text('{"mcpServers": {"a": {"command": "x"}}}', encoding="utf-8")
+    assert json.loads(place.run("import", "-o", "json").stdout)[0]["added"] == ["a"]
+    assert "cursor" not in place.run("import", "--from", "vscode", status=2).stderr
+
+
+def test_the_end_of_a_log_is_shown_and_followed(place):
+    place.run("add", "a", "--", "x")
+    log = place.state / "logs" / "a.log"
+    assert "nothing yet" in place.run("logs", "a").stderr
+    log.parent.mkdir(parents=True)
+    log.write_text("one\ntwo\n", encoding="utf-8")
+    assert place.run("logs", "a", "--tail", "1").stdout == "two\n"
+    follow = following(log, 4)
+    assert next(follow) == "two\n"
+    log.rename(log.with_name("a.log.1"))
+    log.write_text("new\n", encoding="utf-8")
+    assert next(follow) == "new\n"
+
+
+def test_with_a_daemon_changes_hold_at_once():
+    with home(mcpServers=[]) as place, place.serving() as serving:
+        words = ["upstream", "add", "-c", str(place.config), "stub", "--", *COMMAND]
+        done = CliRunner(env=place.environ).invoke(main, words)
+        assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "added stub")
+        assert serving.execute("(await tools.stub.add({a: 2, b: 3}))")["value"] == {"sum": 5}
+        assert "is ready" in place.run("upstream", "restart", "stub").stdout
+        assert "stub  ready" in place.run("upstream", "list").stdout
+        assert "did you mean 'stub'?" in place.run("upstream", "disable", "stubb").stderr
+        assert place.run("upstream", "disable", "stub").returncode == 0
+        assert serving.ask("GET", "/api/v1/servers/stub").body["data"]["state"] == "disabled"
+        assert place.run("upstream", "remove", "stub").returncode == 0
+        assert serving.ask("GET", "/api/v1/servers").body["data"]["servers"] == []
