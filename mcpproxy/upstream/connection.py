@@ -9,17 +9,19 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import mcp_types as types
 from mcp.client import ClientSession
 from mcp.client.subscriptions import listen
-from mcp.shared.dispatcher import CallOptions, ProgressFnT
+from mcp.shared.dispatcher import CallOptions, DispatchContext, OnRequest, ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
+from mcpproxy.errors import CallError
 from mcpproxy.upstream.dial import Line
 from mcpproxy.upstream.era import IDENTITY, Era, negotiate
 
@@ -31,6 +33,24 @@ Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 MOST_PAGES = 1000
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 RESUBSCRIBE_SECONDS, LONGEST_RESUBSCRIBE_SECONDS = 5.0, 300.0
+QUESTIONS = ("elicitation/create", "sampling/createMessage")
+"""What we let a legacy server ask while a call runs. Not roots: a server asks for them unprompted."""
+NO_ANSWER = (
+    "a script can't answer questions: call the tool directly (server__tool) from a client that can, "
+    "or give it all it needs in its arguments"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who waits for a request, where it can be asked something meanwhile."""
+
+    capabilities: Json
+    """As it declared them: what a modern server may ask."""
+    retry: Json
+    """`inputResponses` and `requestState` of a request that is made again, as they came."""
+    ask: Callable[[str, Json], Awaitable[Json]] | None
+    """Puts a legacy server's question; raises `MCPError`."""
 
 
 class Bell:
@@ -53,15 +73,22 @@ class Watched(JSONRPCDispatcher):
     def __init__(self, line: Line) -> None:
         super().__init__(line.read, line.write)
         self.ended = anyio.Event()
+        self.answer: Callable[[str, Json], Awaitable[Json]] | None = None
+        """Answers the server's questions, as raw JSON."""
 
     @property
     def closed(self) -> bool:
         """Whether nothing can be sent any more."""
         return self._closed or self.ended.is_set()
 
-    async def run(self, *args: Any, **options: Any) -> None:
+    async def run(self, on_request: OnRequest, *args: Any, **options: Any) -> None:
+        async def hear(ctx: DispatchContext[Any], method: str, params: Any) -> Json:
+            if method in QUESTIONS and self.answer is not None:
+                return await self.answer(method, dict(params or {}))
+            return await on_request(ctx, method, params)
+
         try:
-            await super().run(*args, **options)
+            await super().run(hear, *args, **options)
         finally:
             self.ended.set()
 
@@ -82,16 +109,30 @@ class Connection:
         self._dispatcher = dispatcher
         self._session = session
         self._param_headers: dict[str, Any] = {}
+        self._waiting: dict[object, Client | None] = {}
+        dispatcher.answer = self._answer
+        self.heard: Callable[[str], None] | None = None
+        """Called with "prompts" or "resources" when the server says that this list is another."""
 
     @property
     def closed(self) -> bool:
         return self._dispatcher.closed
 
     @property
-    def tells_changes(self) -> bool:
-        capabilities = self._session.server_capabilities
-        tools = capabilities and capabilities.tools
-        return bool(tools and tools.list_changed)
+    def offers(self) -> Json:
+        """The server's capabilities."""
+        found = self._session.server_capabilities
+        return found.model_dump(by_alias=True, exclude_none=True) if found else {}
+
+    @property
+    def tells_changes(self) -> frozenset[str]:
+        """The lists (tools, prompts, resources) whose changes the server announces."""
+        offers = self.offers
+        return frozenset(
+            each
+            for each in ("tools", "prompts", "resources")
+            if (offers.get(each) or {}).get("listChanged")
+        )
 
     async def request(
         self,
@@ -100,6 +141,7 @@ class Connection:
         *,
         within: float | None = None,
         progress: Progress | None = None,
+        capabilities: Json | None = None,
     ) -> Json:
         """Raises `MCPError`; `within` so many seconds where that is given."""
         data: Json = {"method": method, "params": params}
@@ -109,9 +151,50 @@ class Connection:
         if progress is not None:
             options["on_progress"] = _reporting(progress)
         self._session._stamp(data, options)
+        if self.era == "modern":
+            # Ours are those of whoever asks: a script can't be asked anything.
+            data["params"]["_meta"][types.CLIENT_CAPABILITIES_META_KEY] = capabilities or {}
         if self._param_headers and (header := self._param_headers.get(params.get("name", ""))):
             options["headers"].update(mcp_param_headers(header, params.get("arguments") or {}))
         return await self._dispatcher.send_raw_request(method, data["params"], options)
+
+    async def exchange(
+        self,
+        method: str,
+        params: Json,
+        meta: Mapping[str, Any] | None,
+        progress: Progress | None,
+        client: Client | None,
+    ) -> Json:
+        """One request for somebody, and what the server says, without the envelope of the era.
+
+        For a client, that may be a question (`resultType` is `input_required`).
+        Raises `MCPError`, and `CallError` where nobody is there to be asked.
+        """
+        capabilities: Json = {}
+        if client is not None:
+            params, capabilities = {**params, **client.retry}, client.capabilities
+        if meta:
+            params["_meta"] = dict(meta)
+        key = object()
+        self._waiting[key] = client
+        try:
+            result = await self.request(
+                method, params, progress=progress, capabilities=capabilities
+            )
+        finally:
+            del self._waiting[key]
+        kind = result.get("resultType", "complete")
+        if kind == "complete":
+            result.pop("resultType", None)
+        elif client is None or kind != "input_required":
+            what = params.get("name", method)
+            raise CallError("UPSTREAM_ERROR", f"{what} asks for more input ({kind}); {NO_ANSWER}")
+        if isinstance(found := result.get("_meta"), dict) and SERVER_INFO in found:
+            del found[SERVER_INFO]
+            if not found:
+                del result["_meta"]
+        return result
 
     async def call(
         self,
@@ -119,23 +202,25 @@ class Connection:
         arguments: Mapping[str, Any],
         meta: Mapping[str, Any] | None,
         progress: Progress | None,
+        client: Client | None = None,
     ) -> Json:
-        """One `tools/call`, and what the server says, without the envelope of the era."""
+        """One `tools/call`; see `exchange`."""
         params: Json = {"name": tool, "arguments": dict(arguments)}
-        if meta:
-            params["_meta"] = dict(meta)
-        result = await self.request("tools/call", params, progress=progress)
-        kind = result.pop("resultType", "complete")
-        if kind != "complete":
-            raise MCPError(
-                types.INTERNAL_ERROR,
-                f"the tool wants more from a person ({kind}), which isn't possible here",
-            )
-        if isinstance(found := result.get("_meta"), dict) and SERVER_INFO in found:
-            del found[SERVER_INFO]
-            if not found:
-                del result["_meta"]
-        return result
+        return await self.exchange("tools/call", params, meta, progress, client)
+
+    async def _answer(self, method: str, params: Json) -> Json:
+        """A question doesn't say which call it belongs to: it must be the only one."""
+        if len(self._waiting) != 1:
+            number = len(self._waiting) or "no"
+            message = f"{number} calls are in flight on this connection: whom to ask is unknown"
+            raise MCPError(types.INVALID_REQUEST, message)
+        (client,) = self._waiting.values()
+        if client is None:
+            raise MCPError(types.INVALID_REQUEST, NO_ANSWER)
+        if client.ask is None:
+            message = f"the client that made this call does not answer {method}"
+            raise MCPError(types.INVALID_REQUEST, message)
+        return await client.ask(method, params)
 
     async def tools(self) -> tuple[list[Json], float | None]:
         """All of `tools/list`, as it came, and for how many seconds it holds if the server says so."""
@@ -160,20 +245,44 @@ class Connection:
             self._param_headers = {tool["name"]: h for tool in found if (h := _headers(tool))}
         return found, held
 
+    def tell(self, which: str) -> None:
+        """Pass on that a list is another."""
+        if which == "tools":
+            self.changed.ring()
+        elif which and self.heard is not None:
+            self.heard(which)
+
     async def watch(self) -> None:
         """Have a modern server tell when its list changes; a legacy one does so unasked."""
         pause = RESUBSCRIBE_SECONDS
-        while self.era == "modern" and self.tells_changes:
+        while self.era == "modern" and (told := self.tells_changes):
             try:
-                async with listen(self._session, tools_list_changed=True) as events:
-                    self.changed.ring()  # whatever changed while nobody listened
-                    async for _ in events:
-                        self.changed.ring()
+                async with listen(
+                    self._session,
+                    tools_list_changed="tools" in told,
+                    prompts_list_changed="prompts" in told,
+                    resources_list_changed="resources" in told,
+                ) as events:
+                    for each in sorted(told):
+                        self.tell(each)  # whatever changed while nobody listened
+                    async for event in events:
+                        self.tell(CHANGES.get(type(event).__name__, ""))
                         pause = RESUBSCRIBE_SECONDS
             except (MCPError, RuntimeError, TimeoutError) as error:
                 logger.debug("subscription ended: %s", error)
             await anyio.sleep(pause)
             pause = min(2 * pause, LONGEST_RESUBSCRIBE_SECONDS)
+
+
+CHANGES = {
+    "ToolsListChanged": "tools",
+    "PromptsListChanged": "prompts",
+    "ResourcesListChanged": "resources",
+    "ToolListChangedNotification": "tools",
+    "PromptListChangedNotification": "prompts",
+    "ResourceListChangedNotification": "resources",
+}
+"""What an event of a modern server, or a notification of a legacy one, is about."""
 
 
 def _reporting(tell: Progress) -> ProgressFnT:
@@ -194,13 +303,27 @@ async def open_connection(
 ) -> AsyncIterator[Connection]:
     """Agree with the server on a version; see `negotiate`."""
     dispatcher, changed = Watched(line), Bell()
+    opened: Connection | None = None
 
     async def hear(message: object) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
+        which = CHANGES.get(type(message).__name__, "")
+        if opened is not None:
+            opened.tell(which)
+        elif which == "tools":
             changed.ring()
 
     async with ClientSession(
-        dispatcher=dispatcher, message_handler=hear, client_info=IDENTITY
+        dispatcher=dispatcher,
+        message_handler=hear,
+        client_info=IDENTITY,
+        # Only to declare that we may be asked: `Watched` answers.
+        elicitation_callback=_unheard,
+        sampling_callback=_unheard,
     ) as session:
         era = await negotiate(session, dispatcher, expected, sure=sure)
-        yield Connection(line, dispatcher, session, changed, era)
+        opened = Connection(line, dispatcher, session, changed, era)
+        yield opened
+
+
+async def _unheard(context: object, params: object) -> types.ErrorData:
+    return types.ErrorData(code=types.INVALID_REQUEST, message="nobody can be asked")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcpproxy import gates
 from mcpproxy.catalog import EMPTY, Catalog
 from mcpproxy.errors import CallError
-from mcpproxy.upstream.connection import Connection, Json, Progress
+from mcpproxy.upstream.connection import NO_ANSWER, Client, Connection, Json, Progress
 from mcpproxy.upstream.limits import Limiter
 from mcpproxy.upstream.link import Link, Terms
 
@@ -179,16 +179,57 @@ class Fleet:
         started: Callable[[], None] = _nothing,
         progress: Progress | None = None,
         meta: Mapping[str, Any] | None = None,
+        client: Client | None = None,
     ) -> Json:
-        """One tool call; its raw result, whether that says `isError` or not.
+        """One tool call; its raw result, whether that says `isError` or not, or asks the client.
 
         `started` is called right before the request goes out: until then the call has no effect.
         Cancelling this cancels the call upstream. Raises `CallError`.
         """
+
+        async def send(connection: Connection) -> Json:
+            return await connection.call(tool, arguments, meta, progress, client)
+
+        return await self._take(server, tool, send, started, raw=False)
+
+    async def request(
+        self,
+        server: str,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        progress: Progress | None = None,
+        meta: Mapping[str, Any] | None = None,
+        client: Client | None = None,
+    ) -> Json:
+        """Any other request, within the same limits.
+
+        Raises `CallError`, and `MCPError` where the server itself refused.
+        """
+
+        async def send(connection: Connection) -> Json:
+            return await connection.exchange(method, dict(params), meta, progress, client)
+
+        return await self._take(server, method, send, _nothing, raw=True)
+
+    def connections(self) -> dict[str, Connection]:
+        """Those that are open now, by server, in the order of the configuration."""
+        open_now = ((name, member.link.connection) for name, member in self._members.items())
+        return {name: connection for name, connection in open_now if connection is not None}
+
+    async def _take(
+        self,
+        server: str,
+        what: str,
+        send: Callable[[Connection], Awaitable[Json]],
+        started: Callable[[], None],
+        *,
+        raw: bool,
+    ) -> Json:
         member = self._awake(server)
         if member.link.connection is None:
             await _connection(member.link)
-        limiter, everyone, name = member.limiter, self._everyone, f"the call to {server}:{tool}"
+        limiter, everyone, name = member.limiter, self._everyone, f"the call to {server}:{what}"
         if not limiter.try_enter():
             await limiter.enter(name)
         try:
@@ -198,7 +239,7 @@ class Fleet:
                 member = self._awake(server)  # it may have changed while we waited
                 member.calls += 1
                 try:
-                    return await _Call(member.link, tool, arguments, meta, started, progress).run()
+                    return await _Call(member.link, what, send, started, raw=raw).run()
                 finally:
                     member.leave()
             finally:
@@ -218,28 +259,28 @@ class Fleet:
 class _Call:
     """One call to one server, from the moment it may go out."""
 
-    __slots__ = ("arguments", "link", "meta", "progress", "started", "tool")
+    __slots__ = ("link", "raw", "send", "started", "what")
 
     def __init__(
         self,
         link: Link,
-        tool: str,
-        arguments: Mapping[str, Any],
-        meta: Mapping[str, Any] | None,
+        what: str,
+        send: Callable[[Connection], Awaitable[Json]],
         started: Callable[[], None],
-        progress: Progress | None,
+        *,
+        raw: bool,
     ) -> None:
         self.link = link
-        self.tool = tool
-        self.arguments = arguments
-        self.meta = meta
+        self.what = what
+        """The tool, or the method of a raw request."""
+        self.send = send
         self.started = started
-        self.progress = progress
+        self.raw = raw
 
     async def run(self) -> Json:
         connection = self.link.connection or await _connection(self.link)
-        if self.tool not in self.link.seen.tools:
-            raise CallError("TOOL_NOT_FOUND", gates.no_tool(self.link.seen, self.tool))
+        if not self.raw and self.what not in self.link.seen.tools:
+            raise CallError("TOOL_NOT_FOUND", gates.no_tool(self.link.seen, self.what))
         self.started()
         try:
             return await self._send(connection)
@@ -259,27 +300,31 @@ class _Call:
         link.calls += 1
         try:
             with anyio.move_on_after(seconds):
-                return await connection.call(self.tool, self.arguments, self.meta, self.progress)
+                return await self.send(connection)
         finally:
             link.calls -= 1
         raise CallError(
             "UPSTREAM_TIMEOUT",
-            f"{link.settings.name}:{self.tool} did not answer within {seconds:g} s (call_tool_timeout); "
+            f"{link.settings.name}:{self.what} did not answer within {seconds:g} s (call_tool_timeout); "
             "the server was told to cancel it, but whether it took effect is unknown",
         )
 
-    def _failure(self, error: MCPError, connection: Connection) -> CallError:
-        where = f"{self.link.settings.name}:{self.tool}"
+    def _failure(self, error: MCPError, connection: Connection) -> Exception:
+        where = f"{self.link.settings.name}:{self.what}"
         if error.code == types.CONNECTION_CLOSED:
             return CallError(
                 "UPSTREAM_ERROR",
-                f"the connection to server '{self.link.settings.name}' ended while {self.tool} ran; "
+                f"the connection to server '{self.link.settings.name}' ended while {self.what} ran; "
                 "whether it took effect is unknown",
             )
         account = connection.line.account() if connection.line.way != "stdio" else ""
         if error.message == FAILED and account:
             return CallError("UPSTREAM_ERROR", f"{where} failed: {account}")
+        if self.raw:
+            return error
         said = "; ".join(filter(None, (error.message, account)))
+        if error.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY:
+            said = f"{said}; {NO_ANSWER}"
         return CallError("UPSTREAM_ERROR", f"{where} failed: {said} (code {error.code})")
 
 
