@@ -16,7 +16,7 @@ def run(name, count):
     done = subprocess.run(
         [sys.executable, str(BENCH / name), "--count", str(count)],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         encoding="utf-8",
         check=False,
     )

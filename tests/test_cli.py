@@ -269,7 +269,7 @@ def test_code_exec_imports_no_part_of_the_daemon(serving):
     words = ["code", "exec", "--code", "1", "--config", str(serving.home.config)]
     done = subprocess.run(
         [sys.executable, "-c", code, *words],
-        env=serving.home.environ, capture_output=True, text=True, check=True,
+        env=serving.home.environ, capture_output=True, encoding="utf-8", check=True,
     )  # fmt: skip
     heavy = {"mcp", "mcp_types", "pydantic", "uvicorn", "starlette", "anyio", "asyncio", "rich"}
     assert heavy & set(done.stderr.split()) == set()

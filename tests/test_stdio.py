@@ -146,7 +146,7 @@ def test_the_pipe_imports_no_part_of_the_daemon(serving):
     code = "import sys; from mcpproxy.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", code, "stdio", "--config", str(serving.home.config)],
-        env=serving.home.environ, input="", capture_output=True, text=True, check=True,
+        env=serving.home.environ, input="", capture_output=True, encoding="utf-8", check=True,
     )  # fmt: skip
     heavy = {"mcp", "mcp_types", "pydantic", "uvicorn", "starlette", "anyio", "asyncio"}
     assert heavy & set(done.stderr.split()) == set()
