@@ -161,7 +161,7 @@ def _input(body: Mapping[str, Any]) -> dict[str, Any]:
 def deeper(value: object, levels: int) -> bool:
     """Whether objects and arrays are nested more than `levels` deep."""
     layer = [value]
-    for _ in range(levels + 1):
+    for _ in range(levels):
         layer = [
             inner
             for outer in layer
