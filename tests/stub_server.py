@@ -301,7 +301,8 @@ class Stub:
             case "stats":
                 return self.stats(args.get("reset", False))
             case "get_user":
-                return data({"login": args["username"], "name": args["username"].title(), "id": 1})
+                name = args["username"]
+                return data({"login": name, "name": name.title(), "id": 1, "public_repos": 8})
             case "environment":
                 names = args.get("names") or list(os.environ)
                 return data({each: os.environ.get(each) for each in names})
@@ -323,9 +324,8 @@ class Stub:
                     sys.stdout.buffer.write(NOISE)
                 return text("after the noise")
             case "get_pull_request":
-                return data(
-                    {"number": args["pullNumber"], "repo": f"{args['owner']}/{args['repo']}"}
-                )
+                number, repo = args["pullNumber"], f"{args['owner']}/{args['repo']}"
+                return data({"number": number, "repo": repo, "title": f"Pull request {number}"})
         if any(isinstance(tool, dict) and tool.get("name") == name for tool in self.tools):
             return data({"tool": name, **args})
         return refusal(-32602, f"Unknown tool: {name}")
