@@ -1,0 +1,70 @@
+"""docs/servers.md and the reference of settings tell the truth."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import subprocess
+from pathlib import Path
+
+from running import PROGRAM
+
+from mcpproxy import settings
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "servers.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_its_commands_run_one_after_the_other(tmp_path):
+    client = {"mcpServers": {"files": {"command": "files", "env": {"K": "${input:a-key}"}}}}
+    for place in (
+        ".config/Claude/claude_desktop_config.json",
+        "Library/Application Support/Claude/claude_desktop_config.json",
+        ".cursor/mcp.json",
+        ".vscode/mcp.json",
+    ):
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).write_text(json.dumps(client), encoding="utf-8")
+    environ = {
+        "HOME": str(tmp_path),
+        "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}",
+        "MCPPROXY_LISTEN": "127.0.0.1:0",
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+    }
+    done = subprocess.run(
+        ["sh", "-e", "-c", "".join(blocks("sh"))],
+        env=environ, cwd=tmp_path, capture_output=True, encoding="utf-8", check=False, timeout=50,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "would add files" in done.stdout
+    assert "set A_KEY" in done.stdout
+    loaded = settings.load(tmp_path / ".mcpproxy" / "mcp_config.json", {})
+    assert [each.name for each in loaded.settings.servers] == ["time", "github", "files"]
+    assert loaded.settings.servers[1].headers == {"Authorization": "Bearer ${env:GITHUB_TOKEN}"}
+    assert loaded.warnings == []
+
+
+def test_its_configuration_is_valid(tmp_path):
+    file = tmp_path / "c.json"
+    file.write_text(blocks("json")[0], encoding="utf-8")
+    loaded = settings.load(file, {})
+    assert [each.name for each in loaded.settings.servers] == ["time", "github"]
+    assert loaded.warnings == []
+    assert "// comments are kept" in file.read_text(encoding="utf-8")
+
+
+def test_the_reference_is_what_the_code_gives():
+    made = runpy.run_path(str(ROOT / "scripts" / "settings_reference.py"))["main"]()
+    page = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
+    assert page == made, "run scripts/reference"
+
+
+def test_each_setting_is_explained():
+    for model in (settings.Settings, settings.ServerSettings, settings.Ceilings):
+        assert all(field.description for field in model.model_fields.values())
