@@ -77,22 +77,31 @@ class Zygote:
     def _obey(self) -> bool:
         """Carry out what has arrived; False when the daemon has hung up."""
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._control, 65536, 64)
-        except ConnectionResetError:
+            data, sockets, _, _ = socket.recv_fds(self._control, 65536, 64)
+            found = self._splitter.feed(data)
+        except (ConnectionResetError, frames.BadFrame):
             return False
-        self._sockets += descriptors
-        if not data:
-            return False
-        for frame in self._splitter.feed(data):
-            match json.loads(frame):
-                case {"do": "fork", "id": int(number), **more}:
-                    act = more.get("probe")
-                    self._bear(number, self._sockets.pop(0), act if isinstance(act, str) else None)
-                case {"do": "kill", "id": int(number)}:
-                    for pid, found in self._pids.items():
-                        if found == number:
-                            os.kill(pid, signal.SIGKILL)
-        return True
+        # One read ends with the message that a socket came with (unix(7)), so a socket belongs to
+        # the last frame, or to the one whose rest is still to come.
+        for n, frame in enumerate(found, 1):
+            if n == len(found) and self._splitter.empty:
+                self._sockets += sockets
+                sockets = []
+            self._carry_out(read(frame))
+            while self._sockets:
+                os.close(self._sockets.pop())
+        self._sockets += sockets
+        return bool(data)
+
+    def _carry_out(self, order: object) -> None:
+        match order:
+            case {"do": "fork", "id": int(number), **more} if self._sockets:
+                act = more.get("probe")
+                self._bear(number, self._sockets.pop(0), act if isinstance(act, str) else None)
+            case {"do": "kill", "id": int(number)}:
+                for pid, found in self._pids.items():
+                    if found == number:
+                        os.kill(pid, signal.SIGKILL)
 
     def _bear(self, number: int, descriptor: int, act: str | None) -> None:
         pid = self._spawn(descriptor, act) if self._vm is None else self._fork(descriptor, act)
@@ -134,6 +143,16 @@ class Zygote:
         for pid in self._pids:
             os.kill(pid, signal.SIGKILL)
         os._exit(0)
+
+
+def read(frame: bytes) -> object:
+    """An order, or None for what is none."""
+    try:
+        return json.loads(
+            frame.decode()
+        )  # bytes would be searched for UTF-16, a module we can't load
+    except (ValueError, RecursionError):
+        return None
 
 
 class Newborn:

@@ -1,0 +1,280 @@
+"""The fork server under any order, and an execution under any frame: nothing but what was agreed happens."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import select
+import socket
+import subprocess
+import sys
+from contextlib import asynccontextmanager, contextmanager
+from types import SimpleNamespace
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from world import Found, Played
+
+from mcpproxy import request
+from mcpproxy.errors import WorkerError
+from mcpproxy.execution import Execution, Limits
+from mcpproxy.policy import ADMIN
+from mcpproxy.sandbox.frames import MAX_FROM_VM, BadFrame, Splitter, pack
+from mcpproxy.sandbox.pool import ZYGOTE
+from mcpproxy.scripts import Scripts
+from mcpproxy.settings import Settings
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+orders = st.fixed_dictionaries(
+    {},
+    optional={
+        "do": st.sampled_from(["fork", "kill", "exec", "ready", "", "FORK"]) | json_values,
+        "id": st.integers(-3, 3) | st.sampled_from([2**70, -1, True, 1.0]) | json_values,
+        "probe": json_values,
+        "pid": st.integers(1, 3) | json_values,
+        "command": json_values,
+    },
+)
+
+
+class Server:
+    """A fork server of our own, and the daemon's end of its line."""
+
+    def __init__(self, control: socket.socket, process: subprocess.Popen) -> None:
+        self.control, self.process = control, process
+        self._splitter = Splitter()
+        self._found: list[dict] = []
+        self._number = 1000
+
+    def send(self, text: bytes, descriptors: tuple[int, ...] = ()) -> None:
+        socket.send_fds(self.control, [pack(text)], descriptors)
+
+    def event(self) -> dict:
+        while not self._found:
+            ready, _, _ = select.select([self.control], [], [], 10)
+            assert ready, "the fork server says nothing"
+            data = self.control.recv(65536)
+            assert data, "the fork server ended"
+            self._found += map(json.loads, self._splitter.feed(data))
+        return self._found.pop(0)
+
+    def answers(self) -> list[dict]:
+        """Whatever it says until it has borne and buried one more VM of ours: it does its work."""
+        self._number += 1
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                order = {"do": "fork", "id": self._number, "probe": None}
+                self.send(json.dumps(order).encode(), (theirs.fileno(),))
+            self.send(json.dumps({"do": "kill", "id": self._number}).encode())
+            said = [self.event()]
+            while said[-1].get("id") != self._number or "status" not in said[-1]:
+                said.append(self.event())
+        assert said[-1]["status"] == -9
+        return [event for event in said if event.get("id") != self._number]
+
+
+@contextmanager
+def a_server():
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-c", ZYGOTE, str(theirs.fileno()), str(2**28), "fork"],
+                pass_fds=[theirs.fileno()],
+                env={},
+                stdin=subprocess.DEVNULL,
+            )
+        with process:
+            try:
+                server = Server(ours, process)
+                assert "ready" in server.event()
+                yield server
+            finally:
+                ours.close()
+                process.wait(10)
+                process.kill()
+
+
+@pytest.fixture(scope="module")
+def server():
+    with a_server() as server:
+        yield server
+
+
+@pytest.mark.threat("S12")
+@given(st.lists(json_values | orders, min_size=1, max_size=6))
+@settings(max_examples=40, deadline=None)
+def test_any_json_without_a_socket_makes_the_fork_server_do_nothing(server, sent):
+    for each in sent:
+        server.send(json.dumps(each).encode())
+    assert server.answers() == []
+
+
+@pytest.mark.threat("S12")
+@given(st.lists(st.binary(max_size=60), min_size=1, max_size=6))
+@settings(max_examples=40, deadline=None)
+def test_any_bytes_in_a_frame_make_the_fork_server_do_nothing(server, sent):
+    for each in sent:
+        server.send(each)
+    assert server.answers() == []
+
+
+@pytest.mark.threat("S12")
+@pytest.mark.parametrize(
+    "text", [b"[" * 60_000, b"9" * 5_000, b'"\\ud800"', b"\xff\xfe", b"\0[\0]", b"", b"NaN"]
+)
+def test_hostile_json_makes_the_fork_server_do_nothing(server, text):
+    server.send(text)
+    assert server.answers() == []
+
+
+@pytest.mark.threat("S12")
+@given(orders)
+@settings(max_examples=40, deadline=None)
+def test_a_socket_with_an_odd_order_is_closed_and_not_given_to_the_next_vm(server, order):
+    if order.get("do") == "fork" and isinstance(order.get("id"), int):
+        return
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            server.send(json.dumps(order).encode(), (theirs.fileno(),))
+        assert server.answers() == []
+        ours.settimeout(10)
+        assert ours.recv(1) == b""
+
+
+@pytest.mark.threat("S12")
+def test_a_frame_without_end_ends_the_fork_server_and_nobody_else():
+    with a_server() as server:
+        server.control.sendall((MAX_FROM_VM + 1).to_bytes(4, "big"))
+        assert server.control.recv(1) == b""
+
+
+# an execution whose VM says what it likes
+
+
+class Line:
+    """A VM that says these bytes and no more, whatever it is told."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = pieces
+        self._splitter = Splitter()
+        self.ended = anyio.Event()
+        self.ended.set()
+        self.status = None
+
+    def post(self, text: bytes) -> None:
+        pass
+
+    async def flush(self) -> None:
+        await anyio.sleep_forever()
+
+    async def receive(self) -> list[bytes]:
+        await anyio.lowlevel.checkpoint()
+        while self._pieces:
+            if found := self._splitter.feed(self._pieces.pop(0)):
+                return found
+        raise WorkerError("the process ended")
+
+
+class Lines:
+    """A pool of one such VM."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = pieces
+
+    @asynccontextmanager
+    async def vm(self, queue_seconds: float):
+        yield Line(self._pieces)
+
+
+async def reply_to(pieces: list[bytes]) -> tuple[dict, Played]:
+    made, upstreams = Settings(), Played()
+    asked = request.read(
+        {"code": "1", "options": {"max_tool_calls": 5}}, made, Scripts(None), ADMIN
+    )  # type: ignore[arg-type]
+    execution = Execution(
+        asked, Limits(64, 2**20, 8, math.inf), Lines(pieces), SimpleNamespace(), upstreams, Found(), "t"
+    )  # fmt: skip
+    with anyio.fail_after(10):
+        return (await execution.run()).envelope, upstreams
+
+
+def heard(pieces: list[bytes]) -> tuple[dict, Played]:
+    return anyio.run(reply_to, pieces, backend_options={"use_uvloop": True})
+
+
+frames_of_a_vm = st.fixed_dictionaries(
+    {"t": st.sampled_from(["call", "batch", "ask", "log", "large", "failed", "DONE", "x"])},
+    optional={
+        "id": st.integers(-1, 3) | json_values,
+        "server": st.sampled_from(["stub", "nowhere"]) | json_values,
+        "tool": st.sampled_from(["echo", "constructor"]) | json_values,
+        "args": st.dictionaries(st.text(max_size=3), json_values, max_size=2) | json_values,
+        "calls": json_values,
+        "what": st.sampled_from(["servers", "tools", "search", "describe", "close_server"]) | json_values,
+        "query": json_values,
+        "name": json_values,
+        "max_parallel": json_values,
+        "level": json_values,
+        "text": json_values,
+    },
+)  # fmt: skip
+
+
+@pytest.mark.threat("S11")
+@given(st.lists(st.binary(max_size=50), max_size=6))
+@settings(max_examples=50, deadline=None)
+def test_a_vm_that_says_any_bytes_has_crashed_and_no_more(pieces):
+    envelope, upstreams = heard(pieces)
+    assert envelope["ok"] is False
+    assert envelope["error"]["code"] == "WORKER_CRASHED"
+    assert upstreams.calls == []
+
+
+@pytest.mark.threat("S11")
+@given(st.lists(json_values | frames_of_a_vm, max_size=6))
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_vm_that_says_any_json_has_crashed_and_kept_its_budget(sent):
+    envelope, upstreams = heard([pack(json.dumps(each).encode()) for each in sent])
+    assert envelope["error"]["code"] == "WORKER_CRASHED"
+    assert len(upstreams.calls) <= 5
+    assert {server for server, _, _ in upstreams.calls} <= {"stub"}
+    assert upstreams.in_flight == 0
+    json.dumps(envelope)
+
+
+@pytest.mark.threat("S11")
+@pytest.mark.parametrize(
+    "piece",
+    [
+        (MAX_FROM_VM + 1).to_bytes(4, "big"),
+        pack(b"[" * 100_000),
+        pack(b"9" * 10_000),
+        pack(b'{"t":"failed","kind":"refused","code":"SERVER_NOT_ALLOWED","message":"m","stack":"","dropped":0}'),
+        pack(b'{"t":"failed","kind":"TIMEOUT","message":"m","stack":"","dropped":0}'),
+        pack(b'{"t":"done","dropped":"0","value":1}'),
+        pack(b'{"t":"done","dropped":0}'),
+    ],
+    ids=["too long", "a tower", "a number", "a refusal never given", "a code", "no number", "no value"],
+)  # fmt: skip
+def test_a_vm_that_breaks_the_protocol_has_crashed(piece):
+    envelope, _ = heard([piece])
+    assert envelope["error"]["code"] == "WORKER_CRASHED"
+
+
+def test_a_frame_too_long_is_seen_at_its_header():
+    with pytest.raises(BadFrame):
+        Splitter().feed((MAX_FROM_VM + 1).to_bytes(4, "big"))
