@@ -9,12 +9,11 @@ import os
 import resource
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
+from watched import Watched
 from world import Played, World, open_world
 
 from hostile import (
@@ -32,7 +31,7 @@ from hostile import (
 )
 from mcpproxy.errors import Refused
 from mcpproxy.execution import refusal
-from mcpproxy.sandbox.pool import Pool, Vm
+from mcpproxy.sandbox.pool import Pool
 
 KINDS = [endless, memory, stack, escape, forgery, pollution, serialisation, flooding, encoding]
 ALL = [
@@ -45,20 +44,6 @@ OFTEN = 0.002
 
 HEALTH = 0.050
 GROWTH_BYTES = 8 * 2**20
-
-
-class Watched:
-    """A pool that remembers whom it handed out."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self.last: Vm | None = None
-
-    @asynccontextmanager
-    async def vm(self, queue_seconds: float) -> AsyncIterator[Vm]:
-        async with self._pool.vm(queue_seconds) as vm:
-            self.last = vm
-            yield vm
 
 
 class Pulse:
@@ -204,6 +189,7 @@ async def test_the_loop_was_free_and_the_host_is_no_larger_after_all_of_them(lab
     assert late and late[int(len(late) * 0.99)] <= HEALTH
     lab.world.upstreams = Played()
     assert await lab.world.value("1 + 1") == 2
+    gc.unfreeze()
     assert resident() - lab.rss < GROWTH_BYTES
 
 
