@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from asgi import Answer
+from click.testing import CliRunner, Result
 from upstreams import STUB
 
+from mcpproxy.cli import main
 from mcpproxy.cli.local import OverUnix
 from mcpproxy.paths import Places, places
 
@@ -68,6 +70,12 @@ class Home:
         )  # fmt: skip
         return subprocess.CompletedProcess(
             words, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
+
+    def invoke(self, *words: str) -> Result:
+        """The same in this process, for what ends before anything is opened."""
+        return CliRunner().invoke(
+            main, [*words, "--config", str(self.config)], env=dict(self.environ)
         )
 
     @contextmanager

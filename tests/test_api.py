@@ -157,6 +157,7 @@ async def test_a_larger_body_is_refused_by_what_it_declares(app):
     assert client.read == 0
 
 
+@pytest.mark.threat("L4")
 async def test_a_larger_body_is_refused_while_it_comes(app):
     client = Client(*[b" " * 2**20] * 50)
     await app(http("POST", EXEC, JSON), client.receive, client.send)
@@ -201,6 +202,7 @@ async def test_a_body_that_ends_early_runs_nothing(app, daemon):
 @pytest.mark.parametrize(
     "bug", [RuntimeError("a secret inside"), ExceptionGroup("x", [KeyError("a secret inside")])]
 )
+@pytest.mark.threat("L3")
 async def test_a_bug_of_ours_is_a_500_that_tells_nothing_but_where_to_look(
     app, daemon, bug, caplog
 ):

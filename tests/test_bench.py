@@ -17,7 +17,6 @@ def run(name, count):
         [sys.executable, str(BENCH / name), "--count", str(count)],
         capture_output=True,
         encoding="utf-8",
-        encoding="utf-8",
         check=False,
     )
     assert done.returncode == 0, done.stderr

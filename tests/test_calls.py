@@ -229,6 +229,7 @@ async def test_a_made_up_refusal_is_a_plain_value(world):
     )
 
 
+@pytest.mark.threat("S8")
 async def test_a_getter_that_changes_its_mind_is_read_once(world):
     code = "let n = 0; call_tools([{ get server() { return n++ ? 'github' : 'stub' }, tool: 'echo' }]); n"
     assert await world.value(code, options={"allowed_servers": ["stub"]}) == 1
@@ -261,6 +262,7 @@ async def test_calls_nobody_awaited_are_cancelled_and_said(world):
     assert world.upstreams.in_flight == 0
 
 
+@pytest.mark.threat("S1")
 async def test_a_timeout_cancels_what_is_in_flight_and_says_so(world):
     reply = await world.run(
         "call_tool('stub', 'echo', {}); call_tools([1, 2, 3].map(() => ({server: 'stub', tool: 'hang'})), {max_parallel: 2})",
@@ -357,6 +359,7 @@ async def test_discovery_inside_a_script(world):
     )
 
 
+@pytest.mark.threat("S6")
 async def test_nothing_survives_from_one_script_to_the_next(world):
     await world.run(
         "globalThis.leak = 1; Array.prototype.mine = 3; Object.freeze(Object.prototype); call_tool = null; 1"

@@ -30,6 +30,7 @@ def listed(*names: str) -> list[dict[str, str]]:
 
 
 @given(JSON, JSON, JSON)
+@pytest.mark.threat("U4")
 def test_a_definition_of_any_shape_can_be_read(description, schema, annotations):
     definition = {
         "name": "odd",

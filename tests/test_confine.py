@@ -102,7 +102,7 @@ async def test_a_vm_has_exactly_one_descriptor(pool):
     assert found["3"].startswith("socket:")
 
 
-@pytest.mark.threat("S3", "S7")
+@pytest.mark.threat("S2", "S7")
 async def test_a_vm_has_limits(pool):
     async with a_vm(pool) as vm:
         text = looked_into(vm.pid, "limits")
@@ -115,6 +115,7 @@ async def test_a_vm_has_limits(pool):
     assert 64 * 2**20 < soft == hard < 2 * 2**30
 
 
+@pytest.mark.threat("S5")
 def test_the_filter_names_no_call_that_reaches_out():
     x86 = MACHINES["x86_64"]
     reaching = {"open": 2, "openat": 257, "socket": 41, "connect": 42, "fork": 57, "clone": 56, "clone3": 435,

@@ -42,6 +42,7 @@ def test_the_ways_to_a_server(settings, tried):
     assert ways(ServerSettings(name="s", **settings)) == tried
 
 
+@pytest.mark.threat("U2")
 def test_a_secret_goes_to_the_server_and_nowhere_else():
     secrets = Secrets({"PATH": "/bin:/usr/bin", "TOKEN": "s3cr3t", "LONG": "s3cr3t-and-more"})
     settings = ServerSettings(
@@ -205,6 +206,7 @@ async def test_calls_and_cancellations_go_over_http(tmp_path, kind, settings, ve
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 429, 500, 503])
 @pytest.mark.parametrize("protocol", ["auto", "http", "sse"])
+@pytest.mark.threat("L3")
 async def test_a_refusal_says_its_status_and_keeps_our_secrets(tmp_path, status, protocol):
     remote = Remote()
     async with serving(remote.refusing(status), remote):
@@ -254,6 +256,7 @@ async def test_a_tool_that_misses_a_session_of_its_own_is_called_once(tmp_path):
         assert remote.seen == ["forget"]
 
 
+@pytest.mark.threat("L2")
 def test_the_logs_are_a_folder_of_this_user_alone(tmp_path):
     from mcpproxy.upstream.dial import _log_file
 

@@ -178,6 +178,7 @@ async def was_cancelled(fleet: Fleet, tool: str) -> bool:
     return tool in (await stats(fleet))["cancelled"]
 
 
+@pytest.mark.threat("U3")
 async def test_a_call_that_takes_too_long_is_given_up_and_says_that_its_outcome_is_unknown(
     tmp_path,
 ):
@@ -218,6 +219,7 @@ async def test_half_a_surrogate_pair_goes_out_and_comes_back_readable(tmp_path):
         '{"jsonrpc":"2.0","id":%ID%}',
     ],
 )
+@pytest.mark.threat("U1")
 async def test_a_response_that_breaks_the_protocol_fails_its_call_at_once(tmp_path, line):
     async with fleet_of(tmp_path) as fleet:
         error = await refused(fleet, "line", {"line": line})
@@ -225,6 +227,7 @@ async def test_a_response_that_breaks_the_protocol_fails_its_call_at_once(tmp_pa
         assert await fleet.call("stub", "ping", {})
 
 
+@pytest.mark.threat("U1")
 async def test_lines_that_are_no_messages_do_no_harm(tmp_path):
     async with fleet_of(tmp_path, "--noise") as fleet:
         assert (await fleet.call("stub", "noise", {}))["content"][0]["text"] == "after the noise"
@@ -332,6 +335,7 @@ def wanted_command(command: str):
     return stub().model_copy(update={"command": command, "args": []})
 
 
+@pytest.mark.threat("U3")
 async def test_a_server_that_says_nothing_is_given_up_after_its_init_timeout(tmp_path):
     async with fleet_of(tmp_path, "--mute", init_timeout=100) as fleet:
         error = fleet.catalog.servers["stub"].error
@@ -445,6 +449,7 @@ async def test_a_restart_gives_another_process(tmp_path):
         assert await pid(fleet, "stub") != before
 
 
+@pytest.mark.threat("U2")
 async def test_a_server_sees_its_settings_and_little_else(tmp_path):
     environ = {
         "PATH": os.environ["PATH"],
@@ -573,6 +578,7 @@ async def test_a_setting_says_which_era_to_speak(tmp_path):
 
 @pytest.mark.parametrize("stubborn", [False, True])
 @pytest.mark.parametrize("grandchild", [False, True])
+@pytest.mark.threat("U5")
 async def test_no_process_is_left_when_the_fleet_has_closed(tmp_path, stubborn, grandchild):
     heir = tmp_path / "heir"
     flags = ["--stubborn"] * stubborn + ["--grandchild", str(heir)] * grandchild
@@ -586,6 +592,7 @@ async def test_no_process_is_left_when_the_fleet_has_closed(tmp_path, stubborn, 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="setpriv is Linux's")
+@pytest.mark.threat("U5")
 async def test_a_child_dies_with_a_daemon_that_is_killed(tmp_path):
     starts = tmp_path / "starts"
     program = f"""

@@ -27,6 +27,7 @@ def test_a_frame_over_the_limit_is_refused_at_its_header():
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8))
+@pytest.mark.threat("S11")
 def test_any_bytes_are_frames_or_a_refusal(pieces):
     splitter = Splitter(limit=64)
     try:

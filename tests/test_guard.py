@@ -63,6 +63,7 @@ NO, MISDIRECTED, FOREIGN = (401, "UNAUTHORIZED"), (421, "FORBIDDEN"), (403, "FOR
         ("/livezz", {}, NO),
     ],
 )
+@pytest.mark.threat("L1")
 async def test_a_key_makes_an_administrator_and_mcp_is_open_on_loopback(path, headers, expected):
     assert await caller(door(), path, headers) == expected
 
@@ -70,11 +71,13 @@ async def test_a_key_makes_an_administrator_and_mcp_is_open_on_loopback(path, he
 @pytest.mark.parametrize(
     "settings", [{"require_mcp_auth": True}, {"listen": "0.0.0.0:80"}, {"listen": "10.1.2.3:80"}]
 )
+@pytest.mark.threat("L1")
 async def test_mcp_wants_a_key_when_told_so_or_when_others_can_reach_it(settings):
     assert await caller(door(**settings), "/mcp") == NO
     assert await caller(door(**settings), "/mcp", {"X-API-Key": SENT}) == "admin"
 
 
+@pytest.mark.threat("L1")
 async def test_without_a_configured_key_no_key_is_right():
     assert await caller(door(api_key=""), "/api/v1/status", {"X-API-Key": ""}) == NO
 
@@ -94,6 +97,7 @@ async def test_our_own_names_are_ours_with_and_without_a_port(host):
     ["", "evil.example", "127.0.0.1.evil.example", "localhost.", "evil@localhost", "localhost/evil",
      "localhost:80:80", "localhost:", "::1", "[::1", "127.0.0.2", "127.0.0.1 ", "a\x00b", "münchen"],
 )  # fmt: skip
+@pytest.mark.threat("B1")
 async def test_any_other_host_is_misdirected_even_with_the_key(path, host):
     assert await caller(door(), path, {"Host": host, "X-API-Key": SENT}) == MISDIRECTED
 
@@ -103,6 +107,7 @@ async def test_any_other_host_is_misdirected_even_with_the_key(path, host):
     ["null", "", "http://evil.example", "http://localhost.evil.example", "http://evil@localhost",
      "chrome-extension://localhost", "file://", "http://localhost/x", "localhost"],
 )  # fmt: skip
+@pytest.mark.threat("B2")
 async def test_pages_of_other_sites_are_refused_on_every_listener(origin):
     headers = {"Origin": origin, "X-API-Key": SENT}
     assert await caller(door(), "/mcp", headers) == FOREIGN
@@ -133,6 +138,7 @@ async def test_on_the_unix_socket_everybody_is_local(headers):
 
 
 @given(st.text())
+@pytest.mark.threat("B1")
 def test_a_host_that_is_let_in_is_one_name_and_perhaps_a_port(text):
     found = AUTHORITY.fullmatch(text)
     assert found is None or not set("/@\\?# \t\r\n") & set(found[0])
@@ -158,6 +164,7 @@ async def test_a_refusal_has_the_request_id_twice_and_says_what_to_send():
     assert "X-API-Key" in answer.body["error"]["message"]
 
 
+@pytest.mark.threat("L3")
 async def test_nothing_that_was_sent_is_logged_or_given_back(caplog):
     caplog.set_level(logging.DEBUG)
     answer = await ask(door(), "GET", "/x?apikey=guess-1", headers={"X-API-Key": "guess-2"})

@@ -54,6 +54,7 @@ def test_a_short_state_directory_holds_its_sockets():
     )
 
 
+@pytest.mark.threat("L2")
 def test_a_private_directory_is_this_user_s_alone(tmp_path):
     made = tmp_path / "a" / "b"
     private_directory(made)
@@ -63,6 +64,7 @@ def test_a_private_directory_is_this_user_s_alone(tmp_path):
     assert stat.S_IMODE(made.stat().st_mode) == 0o700
 
 
+@pytest.mark.threat("L2")
 def test_another_user_s_directory_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(PermissionError, match="belongs to another user"):

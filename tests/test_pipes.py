@@ -127,6 +127,7 @@ async def write(fd: int, parts: list[bytes]) -> None:
     os.close(fd)
 
 
+@pytest.mark.threat("U1")
 async def test_a_message_that_is_too_long_ends_the_stream_and_says_so(monkeypatch):
     monkeypatch.setattr(pipes, "LONGEST_MESSAGE", 1 << 20)
     with pipe() as (ours, theirs):
@@ -160,6 +161,7 @@ async def test_closing_wakes_who_waits_for_a_message():
                 await lines.aclose()
 
 
+@pytest.mark.threat("U1")
 async def test_noise_without_end_leaves_others_their_turn_and_is_not_all_logged(caplog):
     turns = 0
 

@@ -131,6 +131,7 @@ def test_the_ledger_shows_a_hundred_and_always_those_in_flight():
     assert entries[-1] == {"n": 130, "server": "s", "tool": "t", "outcome": "unknown", "ms": 0}
 
 
+@pytest.mark.threat("S9")
 def test_a_final_refusal_counts_only_when_it_was_ours():
     claimed = {
         "t": "failed",
@@ -149,6 +150,7 @@ def test_a_final_refusal_counts_only_when_it_was_ours():
     assert machine.outcome.code == "SERVER_NOT_ALLOWED"
 
 
+@pytest.mark.threat("S9")
 def test_no_syntax_error_after_the_first_call():
     machine = script()
     machine.heard(call(1))
@@ -167,6 +169,7 @@ def test_nothing_follows_from_what_comes_after_the_end():
     assert machine.finished(running, OK) == []
 
 
+@pytest.mark.threat("S3")
 def test_many_waiting_calls_or_large_ones_are_a_crowd():
     machine = script(parallel=1)
     assert not machine.crowded
@@ -213,6 +216,7 @@ frames = st.fixed_dictionaries(
 
 
 @given(st.lists(frames | json_values, max_size=30))
+@pytest.mark.threat("S11")
 def test_any_json_is_a_command_or_misbehaviour(history):
     machine = script()
     for frame in history:
@@ -235,6 +239,7 @@ steps = st.one_of(
 
 
 @given(st.lists(steps, max_size=40), st.integers(0, 6), st.integers(1, 4))
+@pytest.mark.threat("S8")
 def test_whatever_happens_only_allowed_servers_are_called_within_budget_and_cap(
     history, budget, cap
 ):

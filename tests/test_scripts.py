@@ -49,6 +49,7 @@ BAD_NAMES = [
 
 @pytest.mark.parametrize("name", BAD_NAMES)
 @pytest.mark.parametrize("caller", [ADMIN, TOKEN])
+@pytest.mark.threat("S14")
 def test_a_bad_name_is_refused_before_any_file_is_touched(name, caller):
     class Untouchable(Scripts):
         def _candidates(self):
@@ -142,6 +143,7 @@ if sys.platform == "linux":
 
 @pytest.mark.parametrize(("reason", "make"), KINDS.values(), ids=KINDS)
 @pytest.mark.timeout(10)
+@pytest.mark.threat("S14")
 def test_what_can_not_be_a_script_says_why(folder, scripts, reason, make):
     make(folder / "a.js")
     code, said = refused(scripts, "a")
@@ -241,6 +243,7 @@ def test_where_there_are_none_it_says_how_to_make_one(folder, there):
     assert Scripts(place).listing() == {"dir": str(place), "scripts": []}
 
 
+@pytest.mark.threat("L5")
 def test_a_token_hears_the_same_of_a_full_and_an_empty_directory(folder, scripts):
     empty = refused(scripts, "x", caller=TOKEN)
     write(folder, a_js="1")

@@ -172,6 +172,7 @@ def test_a_second_signal_ends_it_at_once_and_takes_its_children_along():
         gone(children)
 
 
+@pytest.mark.threat("S4")
 def test_one_that_was_killed_leaves_no_process_and_its_sockets_are_taken_over():
     with home() as place, place.serving() as first:
         first.execute(ADD)
@@ -210,19 +211,21 @@ def test_there_is_one_daemon_to_a_configuration(serving):
     assert serving.ask("GET", "/api/v1/status", local=True).status == 200
 
 
-def test_a_configuration_that_can_not_be_read_is_one_line():
+@pytest.mark.parametrize("words", [["serve"], ["stdio"]])
+def test_a_configuration_that_can_not_be_read_is_one_line(words):
     with home() as place:
         place.write('{"listen": ')
-        status, lines = refused(place)
-    assert (status, len(lines)) == (4, 1)
-    assert str(place.config) in lines[0]
+        done = place.invoke(*words)
+    assert (done.exit_code, done.stdout) == (4, "")
+    (line,) = done.stderr.splitlines()
+    assert str(place.config) in line
 
 
 def test_a_state_directory_that_can_not_be_made_is_one_line():
     with home() as place:
         (place.folder / "state").write_text("in the way", encoding="utf-8")
-        status, lines = refused(place)
-    assert (status, len(lines)) == (4, 1)
+        done = place.invoke("serve")
+    assert (done.exit_code, len(done.stderr.splitlines())) == (4, 1)
 
 
 def test_a_server_that_can_not_start_keeps_no_other_from_running():

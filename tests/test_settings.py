@@ -233,6 +233,7 @@ def test_unknown_keys_are_kept_and_named(loaded):
         assert f"'{path}'" in said
 
 
+@pytest.mark.threat("L3")
 def test_a_secret_prints_nowhere(loaded):
     found = loaded({"api_key": "do-not-print"})
     assert "do-not-print" not in repr(found) + str(found.settings)
@@ -320,6 +321,7 @@ def test_references_to_secrets_stay_as_they_are_written(loaded):
 KEY = re.compile(r"[0-9a-f]{64}")
 
 
+@pytest.mark.threat("L2")
 def test_a_first_run_makes_a_file_with_a_key_for_this_user_alone(tmp_path):
     file = tmp_path / "new" / "mcp_config.json"
     made = load(file, {}, create=True)

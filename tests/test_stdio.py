@@ -134,14 +134,6 @@ def test_when_the_daemon_ends_the_client_sees_the_end():
         assert out == b""
 
 
-def test_a_broken_configuration_is_one_line():
-    with home() as place:
-        place.write("{")
-        done = place.run("stdio")
-    assert (done.returncode, done.stdout) == (4, "")
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_the_pipe_imports_no_part_of_the_daemon(serving):
     code = "import sys; from mcpproxy.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
     done = subprocess.run(

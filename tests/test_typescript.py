@@ -41,6 +41,7 @@ async def test_a_cancelled_request_leaves_no_answer_for_the_next(cache):
         assert (await transformer.transform("second as any")).text == "second;\n"
 
 
+@pytest.mark.threat("S13")
 async def test_a_process_that_dies_is_replaced(cache):
     async with open_transformer(cache) as transformer:
         await transformer.warm()
@@ -59,6 +60,7 @@ async def test_a_process_that_dies_is_replaced(cache):
         ("(" * 50_000, "nested too deeply"),
     ],
 )
+@pytest.mark.threat("S13")
 def test_what_cannot_be_transformed_is_said_without_insides(source, refusal):
     answer = Oxc().answer(source)
     assert answer["text"] is None

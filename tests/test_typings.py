@@ -171,6 +171,7 @@ def test_the_brief_form_writes_references_out_and_leaves_depths_out():
 
 
 @pytest.mark.parametrize("brief", [True, False])
+@pytest.mark.threat("U4")
 def test_hostile_schemas_end(brief):
     chain = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(3000)}
     bushy = {f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 4} for i in range(40)}
@@ -226,6 +227,7 @@ def test_alias(text, name):
     assert alias(text) == name
 
 
+@pytest.mark.threat("U4")
 def test_a_line_cannot_end_a_comment_or_be_long():
     assert one_line("a */ b\n\tc \ud800", 100) == "a * / b c ?"
     assert one_line("word " * 1_000_000, 10) == "word word…"

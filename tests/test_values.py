@@ -131,6 +131,7 @@ async def test_the_limit_counts_bytes(world):
         "Reflect.apply",
     ],
 )
+@pytest.mark.threat("S10")
 async def test_overwriting_builtins_does_not_reach_the_host(world, code):
     value = await world.value(code)
     assert value in ({"a": 1}, "forged")

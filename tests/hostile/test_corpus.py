@@ -139,6 +139,7 @@ def judged(case: Case, reply: dict) -> str:
 
 
 @pytest.mark.parametrize("case", ALL)
+@pytest.mark.threat("S1", "S2", "S3", "S6", "S8", "S9", "S10", "S13")
 async def test_it_ends_as_it_must_and_leaves_nothing(lab, case):
     world, pulse = lab.world, Pulse()
     lab.pulses.append(pulse)
@@ -183,6 +184,7 @@ def alive(pid: int | None) -> bool:
     return True
 
 
+@pytest.mark.threat("S3")
 async def test_the_loop_was_free_and_the_host_is_no_larger_after_all_of_them(lab):
     late = sorted(delay for pulse in lab.pulses for delay in pulse.late)
     lab.pulses.clear()
