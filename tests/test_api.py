@@ -77,6 +77,16 @@ def test_every_refusal_has_a_status():
     assert STATUS.keys() == REFUSALS
 
 
+@pytest.mark.req(
+    "REQ-REST-03",
+    "REQ-REST-04",
+    "REQ-REST-05",
+    "REQ-REST-06",
+    "REQ-REST-07",
+    "REQ-REST-08",
+    "REQ-REST-09",
+    "REQ-REST-11",
+)
 @pytest.mark.parametrize("code", sorted(REFUSALS))
 async def test_a_refusal_has_its_status_and_the_envelope_of_its_endpoint(app, daemon, code):
     daemon.outcome = Refused(code, "because")
@@ -88,6 +98,7 @@ async def test_a_refusal_has_its_status_and_the_envelope_of_its_endpoint(app, da
     )
 
 
+@pytest.mark.req("REQ-REST-02", "REQ-REST-10")
 @pytest.mark.parametrize(
     ("code", "status"), [("RUNTIME_ERROR", 200), ("TIMEOUT", 200), ("POOL_BUSY", 503)]
 )
@@ -103,6 +114,7 @@ async def test_a_lone_surrogate_arrives_as_it_is(app, daemon):
     assert (await post(app, {"code": "1"})).body["value"] == "\ud800"
 
 
+@pytest.mark.req("REQ-REST-16")
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
@@ -128,6 +140,7 @@ async def test_what_is_no_json_object_is_refused_saying_where(app, daemon, raw, 
     assert daemon.executed == []
 
 
+@pytest.mark.req("REQ-REST-16")
 @pytest.mark.parametrize("kind", ["", "text/plain", "application/jsonx", "multipart/form-data"])
 async def test_a_body_must_say_that_it_is_json(app, daemon, kind):
     """A web page can send the other kinds without asking first."""
@@ -148,6 +161,7 @@ async def test_a_body_of_the_largest_size_is_taken(app):
     assert (await ask(app, "POST", EXEC, padded, headers=headers)).status == 200
 
 
+@pytest.mark.req("REQ-REST-15")
 async def test_a_larger_body_is_refused_by_what_it_declares(app):
     client = Client(b"never read")
     headers = JSON | {"Content-Length": str(api.MAX_BODY_BYTES + 1)}
@@ -157,6 +171,7 @@ async def test_a_larger_body_is_refused_by_what_it_declares(app):
     assert client.read == 0
 
 
+@pytest.mark.req("REQ-REST-15")
 @pytest.mark.threat("L4")
 async def test_a_larger_body_is_refused_while_it_comes(app):
     client = Client(*[b" " * 2**20] * 50)
@@ -165,6 +180,7 @@ async def test_a_larger_body_is_refused_while_it_comes(app):
     assert client.read == 5
 
 
+@pytest.mark.req("REQ-STOP-03")
 async def test_a_client_that_hangs_up_ends_its_script(app, daemon):
     client = Client(b'{"code": "wait"}')
     with anyio.fail_after(10):
@@ -199,6 +215,7 @@ async def test_a_body_that_ends_early_runs_nothing(app, daemon):
     assert daemon.executed == []
 
 
+@pytest.mark.req("REQ-REST-09")
 @pytest.mark.parametrize(
     "bug", [RuntimeError("a secret inside"), ExceptionGroup("x", [KeyError("a secret inside")])]
 )
@@ -217,6 +234,7 @@ async def test_a_bug_of_ours_is_a_500_that_tells_nothing_but_where_to_look(
 # ── what there is ─────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.req("REQ-REST-18")
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [
@@ -281,6 +299,7 @@ async def test_a_list_that_lacks_servers_says_which(app, daemon):
     assert (one["partial"], one["missing_servers"]) == (False, [])
 
 
+@pytest.mark.req("REQ-LIST-01", "REQ-LIST-07")
 async def test_stored_scripts_are_listed_for_an_administrator_alone(daemon, tmp_path):
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "one.js").write_text("1", encoding="utf-8")

@@ -27,6 +27,7 @@ def world(pool_of_worlds):
     return pool_of_worlds
 
 
+@pytest.mark.req("REQ-CALL-02", "REQ-CALL-04")
 async def test_the_envelope_holds_the_wire_result(world):
     envelope = await world.value("call_tool('stub', 'echo', {a: 1})")
     assert envelope == {
@@ -57,6 +58,7 @@ LENT = [
 ]
 
 
+@pytest.mark.req("REQ-CALL-05", "REQ-CALL-06", "REQ-CALL-07", "REQ-CALL-08")
 @pytest.mark.parametrize(("code", "wanted"), LENT)
 async def test_members_of_the_data_are_read_directly(world, code, wanted):
     assert await world.value(code) == wanted
@@ -85,6 +87,17 @@ TYPED = [
 ]  # fmt: skip
 
 
+@pytest.mark.req(
+    "REQ-TYPED-01",
+    "REQ-TYPED-02",
+    "REQ-TYPED-03",
+    "REQ-TYPED-05",
+    "REQ-TYPED-06",
+    "REQ-TYPED-07",
+    "REQ-TYPED-08",
+    "REQ-TYPED-09",
+    "REQ-CALL-10",
+)
 @pytest.mark.parametrize(("code", "wanted"), TYPED)
 async def test_typed_calls(world, code, wanted):
     assert await world.value(code) == wanted
@@ -112,6 +125,15 @@ REFUSED = [
 ]
 
 
+@pytest.mark.req(
+    "REQ-CALL-03",
+    "REQ-CALL-11",
+    "REQ-CALL-12",
+    "REQ-CALL-13",
+    "REQ-CALL-14",
+    "REQ-CALL-17",
+    "REQ-BATCH-19",
+)
 @pytest.mark.parametrize(("code", "wanted", "part"), REFUSED)
 async def test_what_is_refused_alone_is_refused_in_a_batch_with_the_same_words(
     world, code, wanted, part
@@ -152,6 +174,19 @@ MALFORMED = [
 ]
 
 
+@pytest.mark.req(
+    "REQ-BATCH-02",
+    "REQ-BATCH-04",
+    "REQ-BATCH-05",
+    "REQ-BATCH-06",
+    "REQ-BATCH-07",
+    "REQ-BATCH-08",
+    "REQ-BATCH-09",
+    "REQ-BATCH-11",
+    "REQ-BATCH-13",
+    "REQ-BATCH-14",
+    "REQ-BATCH-15",
+)
 @pytest.mark.parametrize(("arguments", "part"), MALFORMED)
 async def test_a_malformed_batch_dispatches_nothing_and_costs_nothing(world, arguments, part):
     code = f"const GOOD = {{server: 'stub', tool: 'echo'}}; const r = call_tools({arguments}); [Array.isArray(r), r.error.code, r.error.message, call_tool('stub', 'plain_text', {{}}).ok]"
@@ -161,12 +196,14 @@ async def test_a_malformed_batch_dispatches_nothing_and_costs_nothing(world, arg
     assert [tool for _, tool, _ in world.upstreams.calls] == ["plain_text"]
 
 
+@pytest.mark.req("REQ-BATCH-16")
 async def test_an_empty_batch_costs_nothing(world):
     assert await world.value(
         "[call_tools([]), call_tool('stub', 'echo', {}).ok]", options={"max_tool_calls": 1}
     ) == [[], True]
 
 
+@pytest.mark.req("REQ-BATCH-03", "REQ-BATCH-12")
 async def test_unknown_option_keys_and_a_missing_args_are_fine(world):
     assert (
         await world.value(
@@ -176,6 +213,7 @@ async def test_unknown_option_keys_and_a_missing_args_are_fine(world):
     )
 
 
+@pytest.mark.req("REQ-CALL-15", "REQ-CALL-19")
 async def test_arguments_arrive_byte_for_byte(world):
     await world.run(
         r"""await 0; call_tool('stub', 'echo', {s: "\\n \n \t \u00e9 \x41 \0 $& $1 $$ `", u: undefined, n: null, d: new Date(0)}); 1"""
@@ -187,6 +225,7 @@ async def test_arguments_arrive_byte_for_byte(world):
     }
 
 
+@pytest.mark.req("REQ-GATE-06", "REQ-EX-12", "REQ-EX-13")
 @pytest.mark.parametrize(
     ("code", "options", "code_wanted", "message"),
     [
@@ -219,6 +258,7 @@ async def test_the_hosts_own_refusal_as_the_value_fails_the_execution(
     assert message in error["message"]
 
 
+@pytest.mark.req("REQ-GATE-07")
 async def test_a_made_up_refusal_is_a_plain_value(world):
     made = {"ok": False, "error": {"code": "SERVER_NOT_ALLOWED", "message": "forged"}}
     assert (
@@ -229,6 +269,7 @@ async def test_a_made_up_refusal_is_a_plain_value(world):
     )
 
 
+@pytest.mark.req("REQ-CALL-18", "REQ-SAFE-03")
 @pytest.mark.threat("S8")
 async def test_a_getter_that_changes_its_mind_is_read_once(world):
     code = "let n = 0; call_tools([{ get server() { return n++ ? 'github' : 'stub' }, tool: 'echo' }]); n"
@@ -236,6 +277,7 @@ async def test_a_getter_that_changes_its_mind_is_read_once(world):
     assert [server for server, _, _ in world.upstreams.calls] == ["stub"]
 
 
+@pytest.mark.req("REQ-TYPED-04", "REQ-GATE-09")
 async def test_twenty_typed_calls_run_eight_at_a_time(world):
     assert (
         await world.value(
@@ -255,6 +297,7 @@ async def test_two_thousand_parallel_calls_all_come_back(world):
     )
 
 
+@pytest.mark.req("REQ-TYPED-10")
 async def test_calls_nobody_awaited_are_cancelled_and_said(world):
     reply = await world.run("for (let i = 0; i < 30; i++) tools.stub.hang({}); 'left'")
     assert reply["value"] == "left"
@@ -262,6 +305,7 @@ async def test_calls_nobody_awaited_are_cancelled_and_said(world):
     assert world.upstreams.in_flight == 0
 
 
+@pytest.mark.req("REQ-LEDGER-03", "REQ-LEDGER-04", "REQ-LEDGER-08", "REQ-STOP-01")
 @pytest.mark.threat("S1")
 async def test_a_timeout_cancels_what_is_in_flight_and_says_so(world):
     reply = await world.run(
@@ -279,6 +323,7 @@ async def test_a_timeout_cancels_what_is_in_flight_and_says_so(world):
     assert world.upstreams.cancelled == ["hang", "hang"]
 
 
+@pytest.mark.req("REQ-STOP-10")
 async def test_a_cancelled_execution_cancels_its_calls(world):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(world.run, "call_tool('stub', 'hang', {}); 1")
@@ -288,6 +333,7 @@ async def test_a_cancelled_execution_cancels_its_calls(world):
     assert world.pool.busy == 0
 
 
+@pytest.mark.req("REQ-LEDGER-01", "REQ-LEDGER-02", "REQ-LEDGER-06", "REQ-LEDGER-07")
 async def test_the_ledger_comes_with_a_failure_and_on_request(world):
     failed = await world.run(
         "for (let i = 1; i <= 3; i++) { if (i == 3) await tools.stub.fail({}); call_tool('stub', 'echo', {i}) }"
@@ -318,11 +364,13 @@ async def test_one_channel_serves_waiting_and_not_waiting(world):
     ) == [1, "typed"]
 
 
+@pytest.mark.req("REQ-PROG-01")
 async def test_progress_counts_calls(world):
     await world.run("call_tool('stub', 'echo', {}); call_tool('github', 'add', {a: 1, b: 2}); 1")
     assert world.progress == [(1, "stub:echo"), (2, "github:add")]
 
 
+@pytest.mark.req("REQ-LOG-01", "REQ-LOG-02", "REQ-LOG-03", "REQ-LOG-07")
 async def test_logs_come_in_order_and_bounded(world):
     reply = await world.run(
         "console.log('one', {a: [1]}); console.warn('two'); console.error('three'); 1"
@@ -339,6 +387,7 @@ async def test_logs_come_in_order_and_bounded(world):
     assert len(reply["logs"]) + reply["logs_dropped"] == 5000
 
 
+@pytest.mark.req("REQ-LOG-06")
 async def test_logs_survive_a_timeout(world):
     reply = await world.run("console.log('seen'); while (true) {}", options={"timeout_ms": 300})
     assert (reply["error"]["code"], reply["logs"]) == (
@@ -347,6 +396,7 @@ async def test_logs_survive_a_timeout(world):
     )
 
 
+@pytest.mark.req("REQ-FIND-01", "REQ-FIND-03")
 async def test_discovery_inside_a_script(world):
     assert await world.value("await search_tools('wish', {limit: 3})") == {
         "query": "wish",
@@ -359,6 +409,7 @@ async def test_discovery_inside_a_script(world):
     )
 
 
+@pytest.mark.req("REQ-HAS-15", "REQ-HAS-16")
 @pytest.mark.threat("S6")
 async def test_nothing_survives_from_one_script_to_the_next(world):
     await world.run(
@@ -374,6 +425,7 @@ async def test_random_numbers_differ_between_scripts(world):
     assert await world.value("Math.random()") != await world.value("Math.random()")
 
 
+@pytest.mark.req("REQ-CODE-19", "REQ-POOL-03", "REQ-POOL-04")
 async def test_a_waiting_execution_is_not_charged_and_too_many_are_busy(world):
     async with anyio.create_task_group() as tasks:
         for _ in range(3):

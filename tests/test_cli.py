@@ -51,6 +51,16 @@ def invoke(*words):
 # ── what is sent ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.req(
+    "REQ-CLI-01",
+    "REQ-CLI-03",
+    "REQ-CLI-05",
+    "REQ-CLI-07",
+    "REQ-CLI-08",
+    "REQ-CLI-09",
+    "REQ-CLI-12",
+    "REQ-CLI-13",
+)
 @pytest.mark.parametrize(
     ("words", "body"),
     [
@@ -72,6 +82,7 @@ def test_only_what_was_given_is_sent(sent, words, body):
     assert done.stderr.splitlines() == ["running on the daemon at a test"]
 
 
+@pytest.mark.req("REQ-CLI-02")
 @pytest.mark.parametrize(
     ("name", "more", "expected"),
     [
@@ -88,6 +99,7 @@ def test_a_file_is_sent_byte_for_byte_with_its_language(sent, tmp_path, name, mo
     assert sent == [{"code": source, **expected}]
 
 
+@pytest.mark.req("REQ-CLI-06")
 def test_an_input_file_may_have_a_byte_order_mark(sent, tmp_path):
     (tmp_path / "i.json").write_text('\ufeff{"a": 1}', encoding="utf-8")
     assert invoke("--code", "1", "--input-file", str(tmp_path / "i.json")).exit_code == 0
@@ -97,6 +109,9 @@ def test_an_input_file_may_have_a_byte_order_mark(sent, tmp_path):
 # ── what is turned away before anything is sent ───────────────────────────────────────────────────
 
 
+@pytest.mark.req(
+    "REQ-CLI-04", "REQ-CLI-05", "REQ-CLI-07", "REQ-CLI-08", "REQ-CLI-10", "REQ-CLI-16", "REQ-CLI-21"
+)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -144,6 +159,7 @@ REFUSED = {"ok": False, "error": {"code": "SCRIPT_NOT_FOUND", "message": "it isn
 FAILED = {"ok": False, "error": {"code": "RUNTIME_ERROR", "message": "Error: x", "stack": ""}}
 
 
+@pytest.mark.req("REQ-CLI-14", "REQ-CLI-15", "REQ-CLI-16", "REQ-CLI-17")
 @pytest.mark.parametrize(
     ("status", "envelope", "exit_code", "said"),
     [
@@ -182,6 +198,7 @@ def test_no_answer_is_one_line(sent, monkeypatch):
     assert done.stderr.splitlines()[1:] == ["mcpproxy: the daemon gave no answer within 1 s"]
 
 
+@pytest.mark.req("REQ-CLI-20")
 @pytest.mark.parametrize(
     ("document", "options", "seconds"),
     [
@@ -257,6 +274,7 @@ def test_a_key_is_not_in_what_is_printed():
 # ── with a daemon ─────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.req("REQ-CLI-11", "REQ-CLI-18")
 def test_it_uses_the_daemon_and_says_so(serving):
     done = serving.home.run("code", "exec", "--code", "(await tools.stub.add({a: 1, b: input.b}))", '--input={"b": 2}')  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -294,6 +312,9 @@ def test_status_is_what_the_daemon_says(serving):
     assert json.loads(done.stdout)["config"] == str(serving.home.config)
 
 
+@pytest.mark.req(
+    "REQ-SHOW-01", "REQ-SHOW-02", "REQ-SHOW-03", "REQ-SHOW-04", "REQ-SHOW-05", "REQ-SHOW-06"
+)
 def test_stored_scripts_are_listed_by_the_daemon_as_without_it(serving, alone):
     for place in (serving.home, alone):
         place.script("b.ts", "1")
@@ -321,6 +342,7 @@ def test_stored_scripts_are_listed_by_the_daemon_as_without_it(serving, alone):
 # ── without one ───────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.req("REQ-CLI-19")
 def test_alone_it_starts_what_it_needs_and_stops_it(alone):
     done = alone.run("code", "exec", "--code", "(await tools.stub.add({a: 1, b: 2}))")
     assert done.returncode == 0, done.stderr
@@ -328,6 +350,7 @@ def test_alone_it_starts_what_it_needs_and_stops_it(alone):
     assert done.stderr == "running alone: no daemon answers for this configuration\n"
 
 
+@pytest.mark.req("REQ-CLI-16")
 def test_alone_a_refusal_is_a_refusal(alone):
     done = alone.run("code", "exec", "--script", "no-such")
     assert done.returncode == 2

@@ -166,11 +166,13 @@ NODE = [
 ]
 
 
+@pytest.mark.req("REQ-HAS-03", "REQ-HAS-04", "REQ-HAS-05", "REQ-HAS-06", "REQ-HAS-07", "REQ-HAS-08")
 @pytest.mark.parametrize(("code", "wanted"), NODE)
 async def test_as_node_has_it(world, code, wanted):
     assert await world.value(f"({code}) ?? null") == wanted
 
 
+@pytest.mark.req("REQ-HAS-09")
 async def test_sleeping_overlaps_and_ends_with_the_deadline(world):
     assert await world.value(
         "const t = Date.now(); await Promise.all([sleep(60), sleep(60)]); return Date.now() - t < 115"
@@ -180,6 +182,7 @@ async def test_sleeping_overlaps_and_ends_with_the_deadline(world):
     ] == "TIMEOUT"
 
 
+@pytest.mark.req("REQ-HAS-10", "REQ-HAS-11", "REQ-HAS-12", "REQ-HAS-13", "REQ-HAS-14")
 @pytest.mark.parametrize(
     "name", ["fetch", "require", "setTimeout", "process", "Buffer", "InternalError", "std", "os"]
 )

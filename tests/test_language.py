@@ -102,6 +102,18 @@ VALUES = [
 ]
 
 
+@pytest.mark.req(
+    "REQ-WAY-01",
+    "REQ-WAY-02",
+    "REQ-WAY-03",
+    "REQ-WAY-04",
+    "REQ-WAY-05",
+    "REQ-WAY-08",
+    "REQ-WAY-09",
+    "REQ-WAY-10",
+    "REQ-WAY-11",
+    "REQ-WAY-12",
+)
 @pytest.mark.parametrize(("code", "wanted"), VALUES)
 async def test_a_value(world, code, wanted):
     assert await world.value(code, input={"v": "in"}) == wanted
@@ -144,6 +156,7 @@ TYPESCRIPT = [
 ]
 
 
+@pytest.mark.req("REQ-TS-01", "REQ-TS-02", "REQ-TS-03", "REQ-TS-04", "REQ-TS-05", "REQ-TS-07")
 @pytest.mark.parametrize(("code", "wanted"), TYPESCRIPT)
 async def test_typescript(world, code, wanted):
     assert await world.value(code, language="typescript", input={"value": 21}) == wanted
@@ -171,6 +184,7 @@ PLACES = [
 ]  # fmt: skip
 
 
+@pytest.mark.req("REQ-POS-01", "REQ-POS-02", "REQ-POS-03", "REQ-TS-06")
 @pytest.mark.parametrize(("code", "language", "wanted", "at"), PLACES)
 async def test_an_error_names_the_callers_own_line(world, code, language, wanted, at):
     error = await world.error(code, language=language)
@@ -201,6 +215,7 @@ THROWN = [
 ]
 
 
+@pytest.mark.req("REQ-POS-04", "REQ-POS-05", "REQ-WAY-06", "REQ-WAY-07")
 @pytest.mark.parametrize(("code", "message"), THROWN)
 async def test_whatever_was_thrown_is_told_faithfully(world, code, message):
     error = await world.error(code)
@@ -225,11 +240,13 @@ HINTS = [
 ]
 
 
+@pytest.mark.req("REQ-HAS-10", "REQ-HAS-11", "REQ-HAS-12", "REQ-HAS-13", "REQ-HAS-14")
 @pytest.mark.parametrize(("code", "hint"), HINTS)
 async def test_what_cannot_be_had_says_what_to_do(world, code, hint):
     assert hint in (await world.error(code))["message"]
 
 
+@pytest.mark.req("REQ-TYPED-11")
 async def test_a_forgotten_await_is_named(world):
     error = await world.error("tools.stub.add({a: 1, b: 2}).sum")
     assert "(await tools.stub.add(…)).sum" in error["message"]
@@ -242,6 +259,7 @@ async def test_an_uncaught_tool_error_names_the_line_of_its_call(world):
     assert place(error)[0] == 2
 
 
+@pytest.mark.req("REQ-LOG-07")
 async def test_the_rest_of_the_console_is_there(world):
     reply = await world.run(
         "console.log('%s is %d of %j, 100%%', 'a', 5, {b: 1}, 'more'); console.group('g'); console.groupEnd();"

@@ -34,6 +34,7 @@ async def test_vms_run_and_are_confined(forks):
             assert set((await pool.verify()).values()) == {True}
 
 
+@pytest.mark.req("REQ-POOL-02")
 async def test_who_came_first_is_served_first():
     order = []
     async with open_pool(1, 64) as pool:
@@ -60,6 +61,7 @@ async def test_who_gives_up_leaves_the_line_to_the_others():
         assert (pool.busy, pool.waiting) == (1, 0)
 
 
+@pytest.mark.req("REQ-POOL-01")
 async def test_as_many_run_as_the_pool_is_large():
     async with open_pool(2, 64) as pool, pool.vm(10), pool.vm(10):
         assert pool.busy == 2

@@ -181,6 +181,7 @@ def said(result) -> str:
     return result.content[0].text
 
 
+@pytest.mark.req("REQ-REPLY-05", "REQ-REPLY-07")
 @pytest.mark.parametrize(("way", "era"), WAYS)
 async def test_a_program_runs_on_every_surface_in_both_eras(daemon, tmp_path, way, era):
     async with connected(daemon, tmp_path, way, era) as client:
@@ -212,6 +213,7 @@ async def test_what_fails_is_an_error_with_its_envelope(daemon, tmp_path, era, a
     assert "secret" not in said(result)
 
 
+@pytest.mark.req("REQ-PROG-01", "REQ-PROG-02")
 @pytest.mark.parametrize(("way", "era"), WAYS)
 async def test_progress_reaches_a_client_that_asked_for_it(daemon, tmp_path, way, era):
     heard = []
@@ -226,6 +228,7 @@ async def test_progress_reaches_a_client_that_asked_for_it(daemon, tmp_path, way
     assert heard == [(1, None, "demo:echo"), (2, None, "demo:add"), (1, 2, "half")]
 
 
+@pytest.mark.req("REQ-STOP-04", "REQ-STOP-05", "REQ-STOP-06")
 @pytest.mark.parametrize(("way", "era"), WAYS)
 @pytest.mark.parametrize("tool", ["code_execution", "demo__wait"])
 async def test_a_client_that_gives_up_stops_the_work(daemon, tmp_path, way, era, tool):
@@ -240,6 +243,7 @@ async def test_a_client_that_gives_up_stops_the_work(daemon, tmp_path, way, era,
         assert (await client.call_tool("code_execution", {"code": "1"})).is_error is False
 
 
+@pytest.mark.req("REQ-STOP-07")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("end", ["send_eof", "aclose"])
 async def test_a_closed_pipe_stops_the_work(daemon, era, end):

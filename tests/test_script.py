@@ -45,6 +45,7 @@ def test_a_call_goes_out_and_its_envelope_comes_back():
     assert machine.finished(command.call, OK) == [Answer(1, OK)]
 
 
+@pytest.mark.req("REQ-GATE-04")
 def test_a_refused_call_is_answered_and_never_sent():
     machine = script(allowed=frozenset({"other"}))
     (answer,) = machine.heard(call(1))
@@ -61,6 +62,7 @@ def test_a_refused_call_is_answered_and_never_sent():
     ]
 
 
+@pytest.mark.req("REQ-BATCH-17")
 def test_the_budget_of_a_batch_is_charged_in_input_order_before_anything_goes_out():
     machine = script(calls=2)
     commands = machine.heard(batch(1, ["s"] * 5))
@@ -73,6 +75,7 @@ def test_the_budget_of_a_batch_is_charged_in_input_order_before_anything_goes_ou
     ] * 3
 
 
+@pytest.mark.req("REQ-GATE-01")
 def test_budget_comes_before_allowed_servers():
     machine = script(calls=1, allowed=frozenset({"s"}))
     machine.heard(call(1))
@@ -80,6 +83,7 @@ def test_budget_comes_before_allowed_servers():
     assert answer.body["error"]["code"] == "MAX_TOOL_CALLS_EXCEEDED"
 
 
+@pytest.mark.req("REQ-BATCH-01")
 def test_slots_keep_their_order_whichever_ends_first():
     machine = script()
     first, second = dispatched(machine.heard(batch(1, ["a", "b"])))
@@ -119,6 +123,7 @@ def test_a_call_that_waits_for_a_concurrency_limit_has_not_started():
     assert machine.unknown == []
 
 
+@pytest.mark.req("REQ-LEDGER-05", "REQ-LEDGER-10")
 def test_the_ledger_shows_a_hundred_and_always_those_in_flight():
     machine = script()
     for n in range(1, 131):

@@ -47,6 +47,7 @@ BAD_NAMES = [
 ]  # fmt: skip
 
 
+@pytest.mark.req("REQ-STORE-02", "REQ-STORE-03", "REQ-STORE-04")
 @pytest.mark.parametrize("name", BAD_NAMES)
 @pytest.mark.parametrize("caller", [ADMIN, TOKEN])
 @pytest.mark.threat("S14")
@@ -68,12 +69,14 @@ def test_a_bad_name_says_which_character():
     )
 
 
+@pytest.mark.req("REQ-STORE-02")
 @pytest.mark.parametrize("name", ["a", "A_b-9", "n" * 64, "-", "_"])
 def test_any_other_name_of_these_characters_will_do(folder, scripts, name):
     (folder / f"{name}.js").write_text("1", encoding="utf-8")
     assert scripts.read(name, None, ADMIN).source == "1"
 
 
+@pytest.mark.req("REQ-STORE-05", "REQ-STORE-06")
 def test_names_and_extensions_are_case_sensitive(folder, scripts):
     write(folder, name_js="lower", NAME_js="upper", other_JS="1")
     assert scripts.read("name", None, ADMIN).source == "lower"
@@ -93,6 +96,7 @@ def test_case_matters_even_where_the_disk_does_not_mind(folder, scripts, monkeyp
 # ── files ─────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.req("REQ-STORE-07", "REQ-STORE-08")
 @pytest.mark.parametrize(("extension", "language"), [("js", "javascript"), ("ts", "typescript")])
 def test_the_extension_says_the_language(folder, scripts, extension, language):
     (folder / f"a.{extension}").write_text("1", encoding="utf-8")
@@ -141,6 +145,9 @@ if sys.platform == "linux":
     KINDS["socket"] = ("non-regular", make_socket)
 
 
+@pytest.mark.req(
+    "REQ-STORE-10", "REQ-STORE-11", "REQ-STORE-12", "REQ-STORE-13", "REQ-STORE-22", "REQ-LIST-05"
+)
 @pytest.mark.parametrize(("reason", "make"), KINDS.values(), ids=KINDS)
 @pytest.mark.timeout(10)
 @pytest.mark.threat("S14")
@@ -177,12 +184,14 @@ def test_the_limit_is_part_of_the_message(folder, scripts):
     )
 
 
+@pytest.mark.req("REQ-STORE-09")
 @pytest.mark.parametrize("size", [1, MAX_BYTES])
 def test_the_smallest_and_the_largest_file_will_do(folder, scripts, size):
     (folder / "a.js").write_bytes(b"1" * size)
     assert len(scripts.read("a", None, ADMIN).source) == size
 
 
+@pytest.mark.req("REQ-STORE-14", "REQ-STORE-21")
 def test_two_files_of_one_name_are_ambiguous(folder, scripts):
     write(folder, a_js="1", a_ts="2")
     said = (
@@ -196,6 +205,7 @@ def test_two_files_of_one_name_are_ambiguous(folder, scripts):
     ]
 
 
+@pytest.mark.req("REQ-STORE-15")
 def test_each_call_reads_the_file_anew(folder, scripts):
     assert refused(scripts, "a")[0] == "SCRIPT_NOT_FOUND"
     for text in ("first", "second"):
@@ -219,6 +229,7 @@ def test_one_call_opens_one_file_once(monkeypatch, folder, scripts):
 # ── names that are not there ──────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.req("REQ-STORE-17", "REQ-STORE-19")
 def test_an_unknown_name_lists_twenty_usable_ones_and_counts_all(folder, scripts):
     for number in range(25):
         (folder / f"s{number:02}.js").write_text("1", encoding="utf-8")
@@ -235,6 +246,7 @@ def test_a_few_are_all_listed(folder, scripts):
     assert refused(scripts, "x")[1] == said
 
 
+@pytest.mark.req("REQ-STORE-18", "REQ-LIST-02", "REQ-LIST-06")
 @pytest.mark.parametrize("there", [True, False])
 def test_where_there_are_none_it_says_how_to_make_one(folder, there):
     place = folder if there else folder / "absent"
@@ -243,6 +255,7 @@ def test_where_there_are_none_it_says_how_to_make_one(folder, there):
     assert Scripts(place).listing() == {"dir": str(place), "scripts": []}
 
 
+@pytest.mark.req("REQ-STORE-20")
 @pytest.mark.threat("L5")
 def test_a_token_hears_the_same_of_a_full_and_an_empty_directory(folder, scripts):
     empty = refused(scripts, "x", caller=TOKEN)

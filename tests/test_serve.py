@@ -93,6 +93,7 @@ def test_a_client_that_hangs_up_ends_its_script_and_frees_its_place(serving):
     assert serving.execute("1 + 1")["value"] == 2
 
 
+@pytest.mark.req("REQ-REST-10", "REQ-CODE-19")
 def test_a_busy_pool_is_a_503():
     settings = {"code_execution_pool_size": 1, "code_execution_queue_timeout_ms": 1000}
     with home(**settings) as place, place.serving() as small, hanging(small):
@@ -112,6 +113,7 @@ def test_the_log_is_for_this_user_and_holds_no_key(serving):
 # ── its life ──────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.req("REQ-STOP-09", "REQ-CODE-20")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_and_whoever_waits_is_told(number):
     with home() as place, place.serving() as serving:

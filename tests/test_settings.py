@@ -98,6 +98,7 @@ def test_what_is_no_json_is_refused_in_a_sentence(loaded, text):
 # ── values ────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.req("REQ-CONF-01", "REQ-CONF-02", "REQ-CONF-03", "REQ-CONF-04", "REQ-CONF-05")
 def test_an_empty_file_gives_the_defaults_of_the_reference(loaded):
     settings = loaded({}).settings
     assert (settings.host, settings.port) == ("127.0.0.1", 8080)
@@ -109,6 +110,7 @@ def test_an_empty_file_gives_the_defaults_of_the_reference(loaded):
     assert settings.require_mcp_auth is False
 
 
+@pytest.mark.req("REQ-CONF-02", "REQ-CONF-03", "REQ-CONF-04", "REQ-CONF-05", "REQ-CONF-06")
 @pytest.mark.parametrize(
     ("field", "least", "most"),
     [
@@ -130,6 +132,7 @@ def test_a_number_has_its_range_and_an_error_names_path_and_value(loaded, field,
         assert json.dumps(value) in said
 
 
+@pytest.mark.req("REQ-CONF-06")
 @pytest.mark.parametrize(
     ("document", "path"),
     [

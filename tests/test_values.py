@@ -49,6 +49,7 @@ KEPT = [
 ]
 
 
+@pytest.mark.req("REQ-VAL-01", "REQ-VAL-02", "REQ-VAL-04", "REQ-VAL-05", "REQ-VAL-06", "REQ-VAL-21")
 @pytest.mark.parametrize(("code", "wanted"), KEPT)
 async def test_json_values_arrive(world, code, wanted):
     value = await world.value(code)
@@ -56,6 +57,7 @@ async def test_json_values_arrive(world, code, wanted):
     assert type(value) is type(wanted)
 
 
+@pytest.mark.req("REQ-VAL-03")
 async def test_properties_keep_their_order(world):
     assert list(await world.value("({ zeta: 1, alpha: 2, mid: 3 })")) == ["zeta", "alpha", "mid"]
 
@@ -91,6 +93,20 @@ REFUSED = [
 ]
 
 
+@pytest.mark.req(
+    "REQ-VAL-07",
+    "REQ-VAL-08",
+    "REQ-VAL-09",
+    "REQ-VAL-10",
+    "REQ-VAL-11",
+    "REQ-VAL-12",
+    "REQ-VAL-13",
+    "REQ-VAL-14",
+    "REQ-VAL-15",
+    "REQ-VAL-16",
+    "REQ-VAL-17",
+    "REQ-VAL-18",
+)
 @pytest.mark.parametrize(("code", "part"), REFUSED)
 async def test_everything_else_names_path_and_remedy(world, code, part):
     error = await world.error(code)
@@ -101,6 +117,7 @@ async def test_everything_else_names_path_and_remedy(world, code, part):
     assert part in error["message"]
 
 
+@pytest.mark.req("REQ-VAL-19", "REQ-VAL-20")
 async def test_a_result_too_large_gives_its_size_and_a_preview(world):
     error = await world.error("'x'.repeat(2 ** 21)")
     assert error["code"] == "RESULT_TOO_LARGE"
@@ -109,11 +126,13 @@ async def test_a_result_too_large_gives_its_size_and_a_preview(world):
     assert error["preview"] == '"' + "x" * 2047
 
 
+@pytest.mark.req("REQ-VAL-20")
 async def test_the_limit_counts_bytes(world):
     assert (await world.error("'é'.repeat(600000)"))["code"] == "RESULT_TOO_LARGE"
     assert len(await world.value(f"'x'.repeat({2**20 - 2})")) == 2**20 - 2
 
 
+@pytest.mark.req("REQ-HAS-15")
 @pytest.mark.parametrize(
     "code",
     [

@@ -138,6 +138,7 @@ def judged(case: Case, reply: dict) -> str:
     return ""
 
 
+@pytest.mark.req("REQ-SAFE-01", "REQ-SAFE-03", "REQ-CODE-21")
 @pytest.mark.parametrize("case", ALL)
 @pytest.mark.threat("S1", "S2", "S3", "S6", "S8", "S9", "S10", "S13")
 async def test_it_ends_as_it_must_and_leaves_nothing(lab, case):
@@ -184,6 +185,7 @@ def alive(pid: int | None) -> bool:
     return True
 
 
+@pytest.mark.req("REQ-SAFE-01", "REQ-SAFE-02")
 @pytest.mark.threat("S3")
 async def test_the_loop_was_free_and_the_host_is_no_larger_after_all_of_them(lab):
     late = sorted(delay for pulse in lab.pulses for delay in pulse.late)

@@ -1,0 +1,176 @@
+"""Promises that no other test is about, each in one sentence."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import anyio
+import pytest
+from fakes import FakeDaemon, catalog
+from watched import Watched
+from world import Played, open_world
+
+from mcpproxy import request
+from mcpproxy.api import Api
+from mcpproxy.catalog import Tool
+from mcpproxy.cli.code import scripts as scripts_command
+from mcpproxy.errors import CallError
+from mcpproxy.gates import check_arguments
+from mcpproxy.policy import ADMIN
+from mcpproxy.settings import Settings
+from mcpproxy.upstream.limits import Limiter
+
+BATCH = "call_tools([...Array(input.n)].map(() => ({server: 'stub', tool: 'nap'})), input.options)"
+
+
+@pytest.fixture(scope="module")
+def anyio_backend():
+    return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture(scope="module")
+async def opened():
+    async with open_world(code_execution_pool_size=2) as world:
+        yield world
+
+
+@pytest.fixture
+def world(opened):
+    opened.upstreams, opened.settings = Played(), Settings()
+    return opened
+
+
+@pytest.mark.req("REQ-BATCH-02")
+async def test_a_hundred_elements_are_taken(world):
+    given = {"n": 100, "options": {}}
+    assert await world.value(f"{BATCH}.filter(s => s.ok).length", input=given) == 100
+
+
+@pytest.mark.req("REQ-BATCH-10", "REQ-BATCH-20", "REQ-BATCH-21", "REQ-BATCH-22", "REQ-GATE-09")
+@pytest.mark.parametrize(
+    ("configured", "options", "cap"),
+    [
+        pytest.param(None, {}, 8, id="eight when nobody says otherwise"),
+        pytest.param(3, {}, 3, id="as configured"),
+        pytest.param(3, {"max_parallel": 5}, 5, id="as the batch asks"),
+        pytest.param(8, {"max_parallel": 1}, 1, id="one at a time"),
+        pytest.param(8, {"max_parallel": 32}, 32, id="the most"),
+    ],
+)
+async def test_no_more_calls_of_a_batch_run_at_once_than_they_may(world, configured, options, cap):
+    if configured is not None:
+        world.settings = Settings(code_execution_max_parallel=configured)
+    await world.value(f"{BATCH}.length", input={"n": 40, "options": options})
+    assert world.upstreams.high_water == cap
+
+
+@pytest.mark.req("REQ-CODE-18", "REQ-LEDGER-11")
+async def test_a_vm_that_dies_costs_its_own_script_and_its_ledger_stays_true(world):
+    pool, world.pool = world.pool, Watched(world.pool)
+    replies = []
+
+    async def run():
+        code = "call_tool('stub', 'echo', {}); call_tool('stub', 'hang', {})"
+        replies.append(await world.run(code))
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            while "hang" not in [tool for _, tool, _ in world.upstreams.calls]:
+                await anyio.lowlevel.checkpoint()
+            vm = world.pool.last
+            assert await world.value("1 + 1") == 2
+            os.kill(vm.pid, signal.SIGKILL)
+    finally:
+        world.pool = pool
+    (reply,) = replies
+    assert reply["error"]["code"] == "WORKER_CRASHED"
+    outcomes = [(entry["tool"], entry["outcome"]) for entry in reply["calls"]]
+    assert outcomes == [("echo", "ok"), ("hang", "unknown")]
+    assert world.upstreams.cancelled == ["hang"]
+
+
+@pytest.mark.req("REQ-STOP-02")
+async def test_nothing_is_dispatched_after_the_deadline(world):
+    code = "for (const _ of Array(50)) tools.stub.hang({}); while (true) {}"
+    reply = await world.run(code, options={"timeout_ms": 200})
+    assert reply["error"]["code"] == "TIMEOUT"
+    sent = len(world.upstreams.calls)
+    assert sent == 8
+    await world.value("1")
+    assert len(world.upstreams.calls) == sent
+
+
+@pytest.mark.req("REQ-GATE-03", "REQ-GATE-04")
+async def test_a_refused_call_is_never_sent_and_a_missing_tool_comes_first(world):
+    code = "['ecko', 'add'].map(t => call_tool('stub', t, {a: 'one'}).error.code)"
+    assert await world.value(code) == ["TOOL_NOT_FOUND", "INVALID_TOOL_ARGS"]
+    assert world.upstreams.calls == []
+
+
+DRAFT_07 = {"$schema": "http://json-schema.org/draft-07/schema#"}
+PAIR = {"type": "array", "items": [{"type": "string"}, {"type": "number"}]}
+NEW_PAIR = {"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}]}
+
+
+@pytest.mark.req("REQ-GATE-08", "REQ-CODE-14")
+@pytest.mark.parametrize(
+    ("schema", "refused"),
+    [
+        pytest.param({**DRAFT_07, "properties": {"p": PAIR}}, True, id="draft-07"),
+        pytest.param({"properties": {"p": NEW_PAIR}}, True, id="2020-12"),
+        pytest.param({"properties": {"p": {"type": "nonsense"}}}, False, id="a broken one"),
+        pytest.param({"$ref": "https://example.com/schema"}, False, id="one that is elsewhere"),
+        pytest.param({}, False, id="an empty one"),
+    ],
+)
+def test_arguments_are_checked_by_the_draft_of_their_schema(schema, refused):
+    tool = Tool("s", {"name": "t", "inputSchema": schema})
+    try:
+        check_arguments(tool, {"p": ["x", "not a number"]})
+    except CallError as error:
+        assert refused
+        assert error.code == "INVALID_TOOL_ARGS"
+        assert "args.p[1]" in str(error)
+    else:
+        assert not refused
+
+
+@pytest.mark.req("REQ-CODE-15")
+async def test_a_call_that_waits_too_long_for_its_turn_may_be_tried_again():
+    limiter = Limiter("server 'stub'", 1, 1, 0.001)
+    await limiter.enter("stub:a")
+    with anyio.fail_after(5), pytest.raises(CallError) as refused:
+        await limiter.enter("stub:b")
+    error = refused.value.envelope()["error"]
+    assert (error["code"], error["retryable"]) == ("queue_timeout", True)
+    assert error["retry_after_ms"] > 0
+
+
+@pytest.mark.req("REQ-OPT-13", "REQ-OPT-14", "REQ-CONF-07", "REQ-CONF-08", "REQ-CONF-09", "REQ-CONF-11")  # fmt: skip
+def test_the_defaults_are_those_of_the_reference():
+    settings = Settings()
+    asked = request.read({"code": "1"}, settings, None, ADMIN)
+    assert (asked.timeout_ms, asked.max_tool_calls, asked.allowed_servers) == (120_000, 0, None)
+    assert settings.code_execution_queue_timeout_ms == 30_000
+    assert settings.code_execution_memory_mb == 128
+    assert settings.code_execution_max_result_bytes == 2**20
+    assert settings.call_tool_timeout == 120
+
+
+@pytest.mark.req("REQ-OPT-12")
+def test_a_request_beats_the_configuration():
+    settings = Settings(code_execution_timeout_ms=5, code_execution_max_tool_calls=6)
+    configured = request.read({"code": "1"}, settings, None, ADMIN)
+    assert (configured.timeout_ms, configured.max_tool_calls) == (5, 6)
+    options = {"timeout_ms": 7, "max_tool_calls": 8}
+    asked = request.read({"code": "1", "options": options}, settings, None, ADMIN)
+    assert (asked.timeout_ms, asked.max_tool_calls) == (7, 8)
+
+
+@pytest.mark.req("REQ-STORE-25")
+def test_nothing_writes_a_stored_script():
+    routes = Api(FakeDaemon(catalog())).routes
+    assert routes["/api/v1/code/scripts"].keys() == {"GET"}
+    assert set(scripts_command.commands) == {"list"}
