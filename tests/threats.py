@@ -1,0 +1,125 @@
+"""The rows of docs/threat-model.md and the tests that hold each of them.
+
+A test cites its rows with `@pytest.mark.threat("S1")`. `test_threats.py` compares the three: this
+table, the document, and the citations. A row without a test is a promise that nobody keeps.
+"""
+
+from __future__ import annotations
+
+CORPUS = "hostile/test_corpus::test_it_ends_as_it_must_and_leaves_nothing"
+
+THREATS: dict[str, tuple[str, ...]] = {
+    # the agent's script
+    "S1": (CORPUS, "test_calls::test_a_timeout_cancels_what_is_in_flight_and_says_so"),
+    "S2": (CORPUS, "test_confine::test_a_vm_has_limits"),
+    "S3": (
+        CORPUS,
+        "hostile/test_corpus::test_the_loop_was_free_and_the_host_is_no_larger_after_all_of_them",
+        "test_script::test_many_waiting_calls_or_large_ones_are_a_crowd",
+    ),
+    "S4": (
+        "test_confine::test_killing_a_vm_costs_its_script_alone",
+        "test_confine::test_killing_the_fork_server_ends_all_vms_and_it_is_started_again",
+        "test_confine::test_closing_the_pool_leaves_no_process_not_even_one_that_spins",
+        "test_confine::test_a_fork_server_that_loses_its_daemon_takes_spinning_vms_along",
+        "test_serve::test_one_that_was_killed_leaves_no_process_and_its_sockets_are_taken_over",
+    ),
+    "S5": (
+        "test_confine::test_a_vm_that_tries_is_stopped",
+        "test_confine::test_every_layer_is_in_force",
+        "test_confine::test_a_vm_has_no_new_privileges_and_a_filter",
+        "test_confine::test_the_filter_names_no_call_that_reaches_out",
+    ),
+    "S6": (
+        CORPUS,
+        "test_confine::test_a_vm_has_an_empty_environment_and_the_secrets_of_nobody",
+        "test_confine::test_a_vm_has_exactly_one_descriptor",
+        "test_confine::test_a_vm_that_tries_is_stopped",
+        "test_calls::test_nothing_survives_from_one_script_to_the_next",
+    ),
+    "S7": ("test_confine::test_a_vm_that_tries_is_stopped", "test_confine::test_a_vm_has_limits"),
+    "S8": (
+        CORPUS,
+        "test_script::test_whatever_happens_only_allowed_servers_are_called_within_budget_and_cap",
+        "test_calls::test_a_getter_that_changes_its_mind_is_read_once",
+    ),
+    "S9": (
+        CORPUS,
+        "test_script::test_a_final_refusal_counts_only_when_it_was_ours",
+        "test_script::test_no_syntax_error_after_the_first_call",
+    ),
+    "S10": (CORPUS, "test_values::test_overwriting_builtins_does_not_reach_the_host"),
+    "S11": (
+        "test_zygote::test_a_vm_that_says_any_bytes_has_crashed_and_no_more",
+        "test_zygote::test_a_vm_that_says_any_json_has_crashed_and_kept_its_budget",
+        "test_zygote::test_a_vm_that_breaks_the_protocol_has_crashed",
+        "test_frames::test_any_bytes_are_frames_or_a_refusal",
+        "test_script::test_any_json_is_a_command_or_misbehaviour",
+    ),
+    "S12": (
+        "test_zygote::test_any_json_without_a_socket_makes_the_fork_server_do_nothing",
+        "test_zygote::test_any_bytes_in_a_frame_make_the_fork_server_do_nothing",
+        "test_zygote::test_hostile_json_makes_the_fork_server_do_nothing",
+        "test_zygote::test_a_socket_with_an_odd_order_is_closed_and_not_given_to_the_next_vm",
+        "test_zygote::test_a_frame_without_end_ends_the_fork_server_and_nobody_else",
+    ),
+    "S13": (
+        CORPUS,
+        "test_typescript::test_a_process_that_dies_is_replaced",
+        "test_typescript::test_what_cannot_be_transformed_is_said_without_insides",
+    ),
+    "S14": (
+        "test_scripts::test_a_bad_name_is_refused_before_any_file_is_touched",
+        "test_scripts::test_what_can_not_be_a_script_says_why",
+    ),
+    # a web page in a browser on this machine
+    "B1": (
+        "test_guard::test_any_other_host_is_misdirected_even_with_the_key",
+        "test_guard::test_a_host_that_is_let_in_is_one_name_and_perhaps_a_port",
+    ),
+    "B2": ("test_guard::test_pages_of_other_sites_are_refused_on_every_listener",),
+    # somebody else who reaches a listener, or has an account here
+    "L1": (
+        "test_guard::test_a_key_makes_an_administrator_and_mcp_is_open_on_loopback",
+        "test_guard::test_mcp_wants_a_key_when_told_so_or_when_others_can_reach_it",
+        "test_guard::test_without_a_configured_key_no_key_is_right",
+    ),
+    "L2": (
+        "test_paths::test_a_private_directory_is_this_user_s_alone",
+        "test_paths::test_another_user_s_directory_is_refused",
+        "test_settings::test_a_first_run_makes_a_file_with_a_key_for_this_user_alone",
+        "test_dial::test_the_logs_are_a_folder_of_this_user_alone",
+    ),
+    "L3": (
+        "test_settings::test_a_secret_prints_nowhere",
+        "test_guard::test_nothing_that_was_sent_is_logged_or_given_back",
+        "test_dial::test_a_refusal_says_its_status_and_keeps_our_secrets",
+        "test_api::test_a_bug_of_ours_is_a_500_that_tells_nothing_but_where_to_look",
+    ),
+    "L4": ("test_api::test_a_larger_body_is_refused_while_it_comes",),
+    "L5": ("test_scripts::test_a_token_hears_the_same_of_a_full_and_an_empty_directory",),
+    # a server behind us
+    "U1": (
+        "test_fleet::test_lines_that_are_no_messages_do_no_harm",
+        "test_fleet::test_a_response_that_breaks_the_protocol_fails_its_call_at_once",
+        "test_pipes::test_a_message_that_is_too_long_ends_the_stream_and_says_so",
+        "test_pipes::test_noise_without_end_leaves_others_their_turn_and_is_not_all_logged",
+    ),
+    "U2": (
+        "test_fleet::test_a_server_sees_its_settings_and_little_else",
+        "test_dial::test_a_secret_goes_to_the_server_and_nowhere_else",
+    ),
+    "U3": (
+        "test_fleet::test_a_call_that_takes_too_long_is_given_up_and_says_that_its_outcome_is_unknown",
+        "test_fleet::test_a_server_that_says_nothing_is_given_up_after_its_init_timeout",
+    ),
+    "U4": (
+        "test_typings::test_hostile_schemas_end",
+        "test_typings::test_a_line_cannot_end_a_comment_or_be_long",
+        "test_catalog::test_a_definition_of_any_shape_can_be_read",
+    ),
+    "U5": (
+        "test_fleet::test_no_process_is_left_when_the_fleet_has_closed",
+        "test_fleet::test_a_child_dies_with_a_daemon_that_is_killed",
+    ),
+}
