@@ -2,7 +2,7 @@
 
 Against web pages: `Host` must be one of ours (a rebound DNS name isn't), `Origin` must be ours or
 absent. Against everybody else: the administrator's key, except that MCP is open on loopback while
-`require_mcp_auth` is off. A wrong key is never better than none. On the Unix socket, which only this
+`require_mcp_auth` is off and no reverse proxy stands in front. A wrong key is never better than none. On the Unix socket, which only this
 user can open, everybody is local.
 """
 
@@ -25,7 +25,7 @@ OPEN = frozenset({"/livez", "/readyz", "/healthz", "/ready"})
 OURS = ("127.0.0.1", "localhost", "[::1]")
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 # Strict, where a URL parser is kind: "evil@localhost" and "localhost/evil" are no names of ours.
-AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
+AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?", re.IGNORECASE)
 ORIGIN = re.compile(rf"https?://{AUTHORITY.pattern}", re.IGNORECASE)
 
 NO_KEY = (
@@ -76,16 +76,21 @@ class Guard:
         await self._app(scope, receive, send_marked)
 
     def _judge(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller | Refusal:
-        host = headers.get(b"host", b"").decode("latin-1")
-        if not self._ours(AUTHORITY.fullmatch(host)):
+        text = headers.get(b"host", b"").decode("latin-1")
+        host = AUTHORITY.fullmatch(text)
+        if host is None or not self._ours(host):
             return Refusal(
                 421,
                 "FORBIDDEN",
-                f"the Host {host[:100]!r} is not ours; use 127.0.0.1 or localhost, or add it to trusted_hosts",
+                f"the Host {text[:100]!r} is not ours; use 127.0.0.1 or localhost, or add it to trusted_hosts",
             )
-        origin = headers.get(b"origin")
-        if origin is not None and not self._ours(ORIGIN.fullmatch(origin.decode("latin-1"))):
-            return Refusal(403, "FORBIDDEN", "requests from foreign web pages are refused (Origin)")
+        if (origin := headers.get(b"origin")) is not None:
+            page = ORIGIN.fullmatch(origin.decode("latin-1"))
+            # Another port is another web server, whatever its name: not ours.
+            if page is None or not self._ours(page) or page[2] != host[2]:
+                return Refusal(
+                    403, "FORBIDDEN", "requests from foreign web pages are refused (Origin)"
+                )
         if self._local:
             return LOCAL
         path = scope["path"]
@@ -95,13 +100,13 @@ class Guard:
         if key is not None:
             right = self._key and hmac.compare_digest(key, self._key)
             return ADMIN if right else Refusal(401, "UNAUTHORIZED", WRONG_KEY)
-        if self._anonymous_mcp and (path == "/mcp" or path.startswith("/mcp/")):
+        # A trusted host is a reverse proxy: who comes through it need not be on this machine.
+        near = host[1].lower() in OURS
+        if self._anonymous_mcp and near and (path == "/mcp" or path.startswith("/mcp/")):
             return ANONYMOUS
         return Refusal(401, "UNAUTHORIZED", NO_KEY)
 
-    def _ours(self, found: re.Match[str] | None) -> bool:
-        if found is None:
-            return False
+    def _ours(self, found: re.Match[str]) -> bool:
         name = found[1].lower()
         return name in self._names or name.endswith(self._below)
 

@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import anyio
@@ -167,8 +167,12 @@ async def serve_pipes(listener: socket.socket, face: McpFace) -> None:
 
     async def serve_pipe(stream: SocketStream) -> None:
         async with stream:
-            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            try:
                 await face.serve_pipe(stream, stream)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                pass  # the client is gone
+            except Exception:
+                logger.exception("a client's connection failed; the others go on")
 
     pipes = await SocketListener.from_socket(listener)
     await pipes.serve(serve_pipe)
@@ -223,12 +227,17 @@ def tcp_listener(host: str, port: int) -> Iterator[socket.socket]:
 
 @contextmanager
 def unix_listener(path: Path) -> Iterator[socket.socket]:
-    """A bound Unix socket that only this user can open, in place of what a dead daemon left there."""
-    path.unlink(missing_ok=True)
+    """A bound Unix socket that only this user can open, in place of what a dead daemon left there.
+
+    Raises `SettingsError`.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         previous = os.umask(0o177)
         try:
+            path.unlink(missing_ok=True)
             listener.bind(str(path))
+        except OSError as error:
+            raise SettingsError(f"no socket can be made at {path}: {error.strerror}") from error
         finally:
             os.umask(previous)
         listener.listen(1024)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import pytest
 from asgi import ask
@@ -88,7 +89,15 @@ HOSTS = ["127.0.0.1", "127.0.0.1:1", "localhost:65535", "LOCALHOST", "[::1]", "[
 @pytest.mark.parametrize("host", HOSTS)
 async def test_our_own_names_are_ours_with_and_without_a_port(host):
     assert await caller(door(), "/mcp", {"Host": host}) == "anonymous"
-    assert await caller(door(), "/mcp", {"Origin": f"http://{host}"}) == "anonymous"
+    port = re.search(r":(\d+)$", host)
+    ours = "127.0.0.1" + (port[0] if port else "")
+    assert await caller(door(), "/mcp", {"Host": ours, "Origin": f"http://{host}"}) == "anonymous"
+
+
+@pytest.mark.threat("B2")
+async def test_a_page_of_another_server_on_this_machine_is_foreign():
+    headers = {"Host": "127.0.0.1:8080", "Origin": "http://localhost:3000"}
+    assert await caller(door(), "/mcp", headers) == FOREIGN
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/livez", "/api/v1/code/exec"])
@@ -117,7 +126,10 @@ async def test_pages_of_other_sites_are_refused_on_every_listener(origin):
 async def test_trusted_hosts_are_exact_or_everything_below_a_dot():
     guard = door(trusted_hosts=["Proxy.example", ".Inner.example", "."])
     names = ["proxy.example", "a.inner.example:443", "a.b.inner.example"]
-    assert [await caller(guard, "/mcp", {"Host": name}) for name in names] == ["anonymous"] * 3
+    keyed = [await caller(guard, "/mcp", {"Host": name, "X-API-Key": SENT}) for name in names]
+    assert keyed == ["admin"] * 3
+    # Who comes through a reverse proxy need not be on this machine.
+    assert [await caller(guard, "/mcp", {"Host": name}) for name in names] == [NO] * 3
     others = ["a.proxy.example", "inner.example", "xinner.example", "evil."]
     assert [await caller(guard, "/mcp", {"Host": name}) for name in others] == [MISDIRECTED] * 4
 
