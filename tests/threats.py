@@ -77,7 +77,10 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_guard::test_any_other_host_is_misdirected_even_with_the_key",
         "test_guard::test_a_host_that_is_let_in_is_one_name_and_perhaps_a_port",
     ),
-    "B2": ("test_guard::test_pages_of_other_sites_are_refused_on_every_listener",),
+    "B2": (
+        "test_guard::test_pages_of_other_sites_are_refused_on_every_listener",
+        "test_guard::test_a_page_of_another_server_on_this_machine_is_foreign",
+    ),
     # somebody else who reaches a listener, or has an account here
     "L1": (
         "test_guard::test_a_key_makes_an_administrator_and_mcp_is_open_on_loopback",

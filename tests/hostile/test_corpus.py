@@ -43,7 +43,7 @@ OFTEN = 0.002
 """Seconds between two looks at whether the event loop is free."""
 
 HEALTH = 0.050
-GROWTH_BYTES = 8 * 2**20
+GROWTH_BYTES = 12 * 2**20
 
 
 class Pulse:
