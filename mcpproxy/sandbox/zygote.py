@@ -13,7 +13,6 @@ Where a system has no fork, it starts a fresh interpreter for each VM instead: s
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import os
@@ -21,7 +20,7 @@ import select
 import signal
 import socket
 import sys
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from mcpproxy.sandbox import frames, probe
 from mcpproxy.sandbox.confine import Confinement, note_mapped
@@ -58,7 +57,7 @@ class Zygote:
             self._vm.enter_jail()
             gc.collect()
             gc.freeze()  # what is here stays shared with the children
-        self._tell({"ready": confinement.layers})
+        self._tell(json.dumps({"ready": confinement.layers}).encode())
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._wakeup, select.POLLIN)
@@ -70,9 +69,13 @@ class Zygote:
             if self._control.fileno() in ready and not self._obey():
                 self._end()
 
-    def _tell(self, event: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # the daemon is gone; `run` will notice
-            self._control.sendall(frames.pack(json.dumps(event).encode()))
+    def _tell(self, event: bytes) -> None:
+        # Between two forks little should be touched, as each page of it is copied anew: hence
+        # neither a JSON encoder nor contextlib here.
+        try:
+            self._control.sendall(frames.pack(event))
+        except OSError:
+            pass  # the daemon is gone; `run` will notice
 
     def _obey(self) -> bool:
         """Carry out what has arrived; False when the daemon has hung up."""
@@ -107,15 +110,15 @@ class Zygote:
         pid = self._spawn(descriptor, act) if self._vm is None else self._fork(descriptor, act)
         os.close(descriptor)
         self._pids[pid] = number
-        self._tell({"id": number, "pid": pid})
+        self._tell(b'{"id":%d,"pid":%d}' % (number, pid))
 
     def _fork(self, descriptor: int, act: str | None) -> int:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             assert self._vm is not None
+            # The handler of SIGCHLD stays: a VM has no children, and changing it copies 90 pages.
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._vm.live(parent, descriptor, self._memory_bytes, act)
         return pid
 
@@ -137,7 +140,8 @@ class Zygote:
             if pid == 0:
                 return
             if (number := self._pids.pop(pid, None)) is not None:
-                self._tell({"id": number, "status": os.waitstatus_to_exitcode(status)})
+                code = os.waitstatus_to_exitcode(status)
+                self._tell(b'{"id":%d,"status":%d}' % (number, code))
 
     def _end(self) -> NoReturn:
         for pid in self._pids:
@@ -162,6 +166,12 @@ class Newborn:
         self.confinement = Confinement()
         self._engine = Engine()
         self._parser = Parser()
+        self.rehearse()
+
+    def rehearse(self) -> None:
+        """Do what every script needs: what is lazily made at a first use is then there."""
+        self._parser.ask("plan", "return await 0")
+        self._engine.call("compiles", '"0"')
 
     def enter_jail(self) -> None:
         """All that was to be read has been read."""
@@ -181,8 +191,7 @@ class Newborn:
             if not select.select([sock], [], [], 0)[0]:
                 # Nobody waits yet: touch what every script touches, as pages are copied on the
                 # first write to them.
-                self._parser.ask("plan", "return await 0")
-                self._engine.call("compiles", '"0"')
+                self.rehearse()
             self.confinement.limit(memory_bytes)
             if act is not None:
                 probe.attempt(act, sock, self.confinement)
