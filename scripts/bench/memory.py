@@ -17,6 +17,8 @@ from common import execution, request
 
 MEBIBYTE = 1024
 SPARES = 10
+STILL = 1.0
+"""MB that half a second may change."""
 MIX = [
     execution("1 + 1"),
     execution("const n: number = 2; return n * 2", language="typescript"),
@@ -58,10 +60,14 @@ def pss(daemon: int) -> dict[str, tuple[int, float]]:
 
 
 def settled(daemon: int) -> dict[str, tuple[int, float]]:
-    """Once the spares are born and TypeScript is warm."""
+    """Once the spares are born and nothing grows any more."""
     common.wait_for(lambda: pss(daemon).get("spares", (0, 0))[0] == SPARES)
-    time.sleep(2)
-    return pss(daemon)
+    before, now = 0.0, pss(daemon)
+    while abs(sum(size for _, size in now.values()) - before) > STILL:
+        before = sum(size for _, size in now.values())
+        time.sleep(0.5)
+        now = pss(daemon)
+    return now
 
 
 def main(executions: int) -> None:
