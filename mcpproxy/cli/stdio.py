@@ -68,15 +68,15 @@ def stand_alone(config: str | None, log_level: str | None) -> None:
     from mcpproxy.errors import SettingsError
     from mcpproxy.serve import serve_one, set_up_logs
 
-    ours, theirs = socket.socketpair()
-    carrier = threading.Thread(target=pump, args=(ours,), daemon=True)
     try:
         loaded = settings.load(paths.config_file(config), os.environ, create=config is None)
         set_up_logs(log_level or loaded.settings.logging.level, None)
-        carrier.start()
-        anyio.run(serve_one, loaded, os.environ, theirs, backend_options={"use_uvloop": True})
+        ours, theirs = socket.socketpair()
+        carrier = threading.Thread(target=pump, args=(ours,), daemon=True)
+        with theirs:
+            carrier.start()
+            anyio.run(serve_one, loaded, os.environ, theirs, backend_options={"use_uvloop": True})
+        carrier.join(LAST_SECONDS)  # what was answered last is still on its way to the client
     except SettingsError as error:
         click.echo(f"mcpproxy: {error}", err=True)
         sys.exit(4)
-    theirs.close()
-    carrier.join(LAST_SECONDS)  # what was answered last is still on its way to the client
