@@ -64,7 +64,7 @@ class Server:
 
     name: str
     state: str
-    """connecting (the first attempt isn't over), ready, down, disabled, or quarantined."""
+    """connecting (the first attempt isn't over), ready, down, lazy (nobody called it), disabled, or quarantined."""
     instructions: str | None
     tools: Mapping[str, Tool]
     error: str | None

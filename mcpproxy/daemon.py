@@ -260,7 +260,9 @@ async def open_daemon(
     settings = loaded.settings
     unconfined: SettingsError | None = None
     async with AsyncExitStack() as stack:
-        fleet = await stack.enter_async_context(open_fleet(settings, environ, loaded.places.logs))
+        fleet = await stack.enter_async_context(
+            open_fleet(settings, environ, loaded.places.logs, loaded.places.state / "listings")
+        )
         pool = await stack.enter_async_context(
             open_pool(settings.code_execution_pool_size, settings.code_execution_memory_mb)
         )

@@ -98,7 +98,9 @@ class ServerSettings(Concurrency):
     quarantined: bool | None = None
     """Whether it waits for approval."""
     lazy: bool = False
-    """Connect at the first use only."""
+    """Connect at the first use only; its tools are known from the last time."""
+    idle_timeout: Duration = 600.0
+    """How long a lazy server stays connected after its last call; 0 is for good."""
     era: Literal["auto", "legacy", "modern"] = "auto"
     """The protocol revisions to speak: by handshake (up to 2025-11-25), stateless (2026-07-28), or what it answers to."""
     call_tool_timeout: Duration | None = None

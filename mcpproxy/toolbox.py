@@ -232,7 +232,7 @@ def expected(name: str, catalog: Catalog) -> ToolId | None:
     """A tool of a server whose tools are not known now: the call itself finds out."""
     fitting = [one for one in catalog.servers if name.startswith(one)]
     for server in sorted(fitting, key=len, reverse=True):
-        if catalog.servers[server].state in ("connecting", "down"):
+        if catalog.servers[server].state in ("connecting", "down", "lazy"):
             for separator in SEPARATORS:
                 tool = name[len(server) :].removeprefix(separator)
                 if tool and server + separator + tool == name:

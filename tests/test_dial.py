@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import httpx2
 import pytest
 import uvicorn
 from mcp.server import Server
@@ -24,7 +27,8 @@ from upstreams import open_stubs, stub
 
 from mcpproxy.errors import CallError
 from mcpproxy.settings import ServerSettings
-from mcpproxy.upstream.dial import Secrets, Unreachable, program, refusal, ways
+from mcpproxy.upstream import link
+from mcpproxy.upstream.dial import Secrets, Unreachable, program, refusal, retry_after, ways
 
 
 @pytest.mark.parametrize(
@@ -112,6 +116,10 @@ class Remote:
                 WireTool(name=name, input_schema={"type": "object"})
                 for name in ("echo", "hang", "forget")
             ]
+            for name, kind in (("headed", "string"), ("beheaded", "number")):
+                part = {"part": {"type": kind, "x-mcp-header": "Part"}}
+                schema = {"type": "object", "properties": part}
+                tools.append(WireTool(name=name, input_schema=schema))
             return ListToolsResult(tools=tools)
 
         async def calling(context: Any, params: Any) -> CallToolResult:
@@ -149,10 +157,12 @@ class Remote:
             ]
         )
 
-    def refusing(self, status: int) -> Starlette:
+    def refusing(self, status: int, retry_after: str | None = None) -> Starlette:
+        headers = {} if retry_after is None else {"Retry-After": retry_after}
+
         async def refuse(request: Request) -> Response:
             self.headers.append(request.headers.get("authorization"))
-            return Response("no", status_code=status)
+            return Response("no", status_code=status, headers=headers)
 
         return Starlette(routes=[Route("/mcp", refuse, methods=["GET", "POST", "DELETE"])])
 
@@ -215,6 +225,81 @@ async def test_a_refusal_says_its_status_and_keeps_our_secrets(tmp_path, status,
             error = fleet.catalog.servers["remote"].error
     assert error and str(status) in error and "s3cr3t" not in error
     assert set(remote.headers) == {"Bearer s3cr3t"}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("protocol", ["http", "sse"])
+@pytest.mark.parametrize("lazy", [False, True])
+async def test_a_server_that_asks_for_a_pause_gets_it(
+    tmp_path, status, protocol, lazy, monkeypatch
+):
+    monkeypatch.setattr(link, "GAP", 0.0)
+    remote = Remote()
+    async with (
+        serving(remote.refusing(status, "77"), remote),
+        open_stubs(tmp_path, at(remote, protocol=protocol, lazy=lazy)) as fleet,
+    ):
+        for _ in range(3):
+            with pytest.raises(CallError) as caught:
+                await fleet.call("remote", "echo", {})
+            assert caught.value.code == "SERVER_UNAVAILABLE"
+            assert 70_000 < (caught.value.retry_after_ms or 0) <= 77_000
+        assert len(remote.headers) == 1
+        assert 70 < fleet.status()[0]["next_attempt_in_seconds"] <= 77
+
+
+async def test_a_call_that_is_refused_for_a_while_says_for_how_long(tmp_path):
+    remote = Remote()
+    apps = [remote.streamable(), remote.refusing(429, "9")]
+    busy = False
+
+    async def either(scope: Any, receive: Any, send: Any) -> None:
+        await apps[busy and scope["type"] == "http"](scope, receive, send)
+
+    async with serving(either, remote), open_stubs(tmp_path, at(remote)) as fleet:
+        busy = True
+        with pytest.raises(CallError, match="HTTP 429") as caught:
+            await fleet.call("remote", "echo", {})
+        assert caught.value.code == "SERVER_UNAVAILABLE" and caught.value.retryable
+        assert caught.value.retry_after_ms == 9000
+        busy = False
+        assert await fleet.call("remote", "echo", {})
+
+
+@pytest.mark.parametrize(
+    ("value", "least", "most"),
+    [
+        ("0", 0, 0),
+        (" 12 ", 12, 12),
+        (format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True), 3000, 3600),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0),
+        ("9" * 400, 999_999_999, 999_999_999),
+    ],
+)
+def test_a_pause_is_a_number_or_a_date(value, least, most):
+    found = retry_after(httpx2.Response(429, headers={"Retry-After": value}))
+    assert found is not None and least <= found <= most
+    assert retry_after(httpx2.Response(500, headers={"Retry-After": value})) is None
+
+
+@pytest.mark.parametrize("value", ["", "soon", "-1", "1.5", "٣"])
+def test_what_is_no_pause_is_none(value):
+    headers = {b"Retry-After": value.encode()}
+    assert retry_after(httpx2.Response(429, headers=headers)) is None
+
+
+@pytest.mark.parametrize(("era", "left_out"), [("modern", True), ("legacy", False)])
+async def test_a_tool_whose_headers_are_against_the_protocol_is_left_out(
+    tmp_path, caplog, era, left_out
+):
+    remote = Remote()
+    async with (
+        serving(remote.streamable(), remote),
+        open_stubs(tmp_path, at(remote, era=era)) as fleet,
+    ):
+        tools = fleet.catalog.servers["remote"].tools
+        assert "headed" in tools and ("beheaded" in tools) is not left_out
+    assert ("beheaded" in caplog.text) is left_out
 
 
 async def test_nothing_at_the_url_is_said_so(tmp_path):

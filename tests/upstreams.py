@@ -29,11 +29,15 @@ def wanted(*servers: ServerSettings, **settings: Any) -> Settings:
 
 @asynccontextmanager
 async def open_stubs(
-    logs: Path, *servers: ServerSettings, environ: dict[str, str] | None = None, **settings: Any
+    logs: Path,
+    *servers: ServerSettings,
+    environ: dict[str, str] | None = None,
+    listings: Path | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Fleet]:
     """A fleet whose servers have each connected or failed once."""
     environ = {"PATH": os.environ["PATH"]} if environ is None else environ
-    async with open_fleet(wanted(*servers, **settings), environ, logs) as fleet:
+    async with open_fleet(wanted(*servers, **settings), environ, logs, listings) as fleet:
         with anyio.fail_after(20):
             await fleet.settled()
         yield fleet

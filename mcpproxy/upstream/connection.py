@@ -18,7 +18,11 @@ from mcp.client import ClientSession
 from mcp.client.subscriptions import listen
 from mcp.shared.dispatcher import CallOptions, DispatchContext, OnRequest, ProgressFnT
 from mcp.shared.exceptions import MCPError
-from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
+from mcp.shared.inbound import (
+    find_invalid_x_mcp_header,
+    mcp_param_headers,
+    x_mcp_header_map,
+)
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 from mcpproxy.errors import CallError
@@ -242,6 +246,7 @@ class Connection:
                 break
             cursors.append(cursor)
         if self.era == "modern" and self.line.way != "stdio":
+            found = [tool for tool in found if _proper(tool)]
             self._param_headers = {tool["name"]: h for tool in found if (h := _headers(tool))}
         return found, held
 
@@ -297,6 +302,14 @@ def _headers(tool: Json) -> Any:
     return x_mcp_header_map(schema) if isinstance(schema, dict) else None
 
 
+def _proper(tool: Json) -> bool:
+    """Whether its parameters can go into headers as it asks; the protocol wants it left out if not."""
+    if (why := find_invalid_x_mcp_header(tool.get("inputSchema"))) is None:
+        return True
+    logger.warning("the tool %.100r is left out: %s", tool["name"], why)
+    return False
+
+
 @asynccontextmanager
 async def open_connection(
     line: Line, expected: Era | None, *, sure: bool
@@ -320,7 +333,13 @@ async def open_connection(
         elicitation_callback=_unheard,
         sampling_callback=_unheard,
     ) as session:
-        era = await negotiate(session, dispatcher, expected, sure=sure)
+        era = await negotiate(
+            session,
+            dispatcher,
+            expected,
+            sure=sure,
+            unwanted=lambda: line.wanted_pause() is not None,
+        )
         opened = Connection(line, dispatcher, session, changed, era)
         yield opened
 

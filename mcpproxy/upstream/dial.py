@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -90,6 +91,8 @@ class Line:
     read: ReadStream[SessionMessage | Exception]
     write: WriteStream[SessionMessage]
     account: Callable[[], str]
+    wanted_pause: Callable[[], float | None] = lambda: None
+    """Seconds for which the server, refusing a request, asked to be left alone."""
 
 
 @dataclass(slots=True)
@@ -97,10 +100,15 @@ class Answered:
     """The last refusal over HTTP, which the SDK's errors don't tell."""
 
     status: int | None = None
+    pause: float | None = None
 
     async def note(self, response: httpx2.Response) -> None:
         if response.request.method == "POST" or response.status_code in (401, 403, 429):
             self.status = response.status_code if response.status_code >= 400 else None
+            self.pause = retry_after(response)
+
+    def wanted_pause(self) -> float | None:
+        return self.pause
 
     def account(self) -> str:
         return "" if self.status is None else refusal(self.status)
@@ -110,6 +118,19 @@ def refusal(status: int) -> str:
     """What a status of HTTP says of a server, and what to do about it."""
     kind = "it failed" if status >= 500 else "it refused our request"
     return STATUS.get(status, f"{kind} (HTTP {status})")
+
+
+def retry_after(response: httpx2.Response) -> float | None:
+    """The seconds that a 429 or 503 asks us to wait: a number, or a date (RFC 9110, 10.2.3)."""
+    value = response.headers.get("retry-after", "").strip()
+    if response.status_code not in (429, 503) or not value:
+        return None
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def ways(settings: ServerSettings) -> tuple[Way, ...]:
@@ -237,7 +258,7 @@ async def _streamable(settings: ServerSettings, secrets: Secrets, _: Path) -> As
         _client(answered, headers) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=None) as (read, write),
     ):
-        yield Line("streamable-http", read, write, answered.account)
+        yield Line("streamable-http", read, write, answered.account, answered.wanted_pause)
 
 
 @asynccontextmanager
@@ -253,4 +274,4 @@ async def _sse(settings: ServerSettings, secrets: Secrets, _: Path) -> AsyncIter
         return _client(answered, headers or {}, timeout, auth)
 
     async with sse_client(url, headers=headers, httpx_client_factory=client) as (read, write):
-        yield Line("sse", read, write, answered.account)
+        yield Line("sse", read, write, answered.account, answered.wanted_pause)

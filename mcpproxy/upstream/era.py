@@ -8,6 +8,7 @@ answer can be remembered so that it is waited for once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import mcp_types as types
@@ -44,9 +45,11 @@ async def negotiate(
     expected: Era | None,
     *,
     sure: bool,
+    unwanted: Callable[[], bool] = lambda: False,
 ) -> Era:
     """Agree on a protocol version. `expected` is asked for first, and alone when we are `sure`.
 
+    After a refusal that makes us `unwanted`, whatever we say, nothing else is tried.
     Raises `MCPError`, or `RuntimeError` where no version is shared.
     """
     if expected == "legacy":
@@ -67,7 +70,7 @@ async def negotiate(
         version = _mutual(error)
         if version is not None:
             return await _discover(session, dispatcher, version)
-        if _only_unknown_modern(error):
+        if _only_unknown_modern(error) or unwanted():
             raise
     except (ValidationError, RuntimeError):
         pass  # it answers the question, but not as a modern server would

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -64,10 +65,17 @@ class _Member:
 class Fleet:
     """See the module. Made by `open_fleet`."""
 
-    def __init__(self, tasks: anyio.abc.TaskGroup, environ: Mapping[str, str], logs: Path) -> None:
+    def __init__(
+        self,
+        tasks: anyio.abc.TaskGroup,
+        environ: Mapping[str, str],
+        logs: Path,
+        listings: Path | None,
+    ) -> None:
         self._tasks = tasks
         self._environ = environ
         self._logs = logs
+        self._listings = listings
         self._members: dict[str, _Member] = {}
         self._everyone = Limiter("the proxy (all servers together)")
         self._catalog = EMPTY
@@ -128,7 +136,14 @@ class Fleet:
                 return known
             self._let_go(known)
         limiter = known.limiter if known else Limiter(f"server '{server.name}'", *limits)
-        link = Link(server, _terms(server, settings), self._environ, self._logs, self._publish)
+        link = Link(
+            server,
+            _terms(server, settings),
+            self._environ,
+            self._logs,
+            self._publish,
+            self._listings,
+        )
         member = _Member(link, limiter)
         if not server.enabled:
             link.rest("disabled", RESTING["disabled"][1])
@@ -159,6 +174,7 @@ class Fleet:
                 "enabled": member.link.settings.enabled,
                 "state": member.link.seen.state,
                 "tools": len(member.link.seen.tools),
+                **_listing(member.link),
                 "error": member.link.seen.error,
                 "next_attempt_in_seconds": None
                 if (at := member.link.next_attempt) is None
@@ -298,11 +314,13 @@ class _Call:
         """Raises `MCPError`, and `CallError` when it takes too long."""
         link, seconds = self.link, self.link.terms.call
         link.calls += 1
+        link.used_at = anyio.current_time()
         try:
             with anyio.move_on_after(seconds):
                 return await self.send(connection)
         finally:
             link.calls -= 1
+            link.used_at = anyio.current_time()
         raise CallError(
             "UPSTREAM_TIMEOUT",
             f"{link.settings.name}:{self.what} did not answer within {seconds:g} s (call_tool_timeout); "
@@ -318,6 +336,12 @@ class _Call:
                 "whether it took effect is unknown",
             )
         account = connection.line.account() if connection.line.way != "stdio" else ""
+        if error.message == FAILED and (wait := connection.line.wanted_pause()) is not None:
+            return CallError(
+                "SERVER_UNAVAILABLE",
+                f"{where} was refused: {account}; it asks to be called again in {wait:g} s",
+                retry_after_ms=int(wait * 1000) or 1000,
+            )
         if error.message == FAILED and account:
             return CallError("UPSTREAM_ERROR", f"{where} failed: {account}")
         if self.raw:
@@ -345,7 +369,11 @@ async def _connection(link: Link) -> Connection:
     if found is not None:
         return found
     wait = max(0.0, (link.next_attempt or 0.0) - anyio.current_time())
-    when = f"the next attempt is in {wait:.1f} s" if wait else "it is being connected"
+    when = "it is being connected"
+    if wait:
+        when = f"the next attempt is in {wait:.1f} s"
+    elif link.seen.state == "down" and link.settings.lazy:
+        when = "the next call tries again"
     raise CallError(
         "SERVER_UNAVAILABLE",
         f"server '{link.settings.name}' is not available: {link.seen.error or 'no answer yet'}; {when}",
@@ -365,12 +393,22 @@ async def _keep(member: _Member) -> None:
         await member.link.keep()
 
 
+def _listing(link: Link) -> Json:
+    """Whether the tools are those of a connection, or those of an earlier one, and how old they are."""
+    if link.listed_at is None or not link.seen.tools:
+        return {"listing": None, "listing_age_seconds": None}
+    return {
+        "listing": "live" if link.seen.state == "ready" else "kept",
+        "listing_age_seconds": round(max(0.0, time.time() - link.listed_at), 1),
+    }
+
+
 def _dialled(server: ServerSettings) -> dict[str, Any]:
     """What a connection depends on; the rest may change under it."""
     return server.model_dump(
         exclude={
             "max_concurrent_requests", "queue_size", "queue_timeout",
-            "call_tool_timeout", "init_timeout", "health_check_interval",
+            "call_tool_timeout", "init_timeout", "health_check_interval", "idle_timeout",
         }
     )  # fmt: skip
 
@@ -392,6 +430,7 @@ def _terms(server: ServerSettings, settings: Settings) -> Terms:
         call=_first(server.call_tool_timeout, settings.call_tool_timeout),
         ping=_first(server.health_check_interval, settings.health_check_interval),
         listing=settings.tool_discovery_interval,
+        idle=server.idle_timeout,
     )
 
 
@@ -401,12 +440,15 @@ def _first(own: Any, default: Any) -> Any:
 
 @asynccontextmanager
 async def open_fleet(
-    settings: Settings, environ: Mapping[str, str], logs: Path
+    settings: Settings, environ: Mapping[str, str], logs: Path, listings: Path | None = None
 ) -> AsyncIterator[Fleet]:
-    """The servers of the settings, being connected; none of their processes outlives the block."""
+    """The servers of the settings, being connected; none of their processes outlives the block.
+
+    `listings` is where what each server listed is kept for the time in which it isn't connected.
+    """
     try:
         async with anyio.create_task_group() as tasks:
-            fleet = Fleet(tasks, environ, logs)
+            fleet = Fleet(tasks, environ, logs, listings)
             fleet.become(settings)
             try:
                 yield fleet

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import random
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.to_thread
 import httpx2
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
@@ -24,8 +26,18 @@ from pydantic import ValidationError
 from mcpproxy.catalog import Server, Tool
 from mcpproxy.errors import ProxyError
 from mcpproxy.upstream.connection import Connection, open_connection
-from mcpproxy.upstream.dial import Line, Secrets, Unreachable, Way, dial, refusal, ways
+from mcpproxy.upstream.dial import (
+    Line,
+    Secrets,
+    Unreachable,
+    Way,
+    dial,
+    refusal,
+    retry_after,
+    ways,
+)
 from mcpproxy.upstream.era import Era
+from mcpproxy.upstream.listing import Shelf
 
 if TYPE_CHECKING:
     from mcpproxy.settings import ServerSettings
@@ -40,12 +52,17 @@ GAP = 0.2
 """Seconds after a failed attempt in which a call doesn't cause another one."""
 PINGS = 3
 """Unanswered pings after which a connection is given up."""
+LONGEST_RETRY_AFTER = 3600.0
+"""Seconds that a server may have us wait for the next attempt."""
 SHORTEST_HOLD = 10.0
 """Seconds between two listings, however short a server says that its list holds."""
 
 
 class Lost(ProxyError):
     """A connection failed or ended; the message says why, and holds no secrets."""
+
+    wait: float | None = None
+    """Seconds in which the server wants no other attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +73,7 @@ class Terms:
     call: float = 120.0
     ping: float = 30.0
     listing: float = 300.0
+    idle: float = 600.0
 
 
 class Link:
@@ -68,6 +86,7 @@ class Link:
         environ: Mapping[str, str],
         logs: Path,
         changed: Callable[[], None],
+        listings: Path | None = None,
     ) -> None:
         self.settings = settings
         self.terms = terms
@@ -77,7 +96,12 @@ class Link:
         """When the pause ends, on anyio's clock."""
         self.calls = 0
         """Calls that are on the wire."""
+        self.used_at = 0.0
+        """When a call last began or ended, on anyio's clock."""
         self.seen = Server(settings.name, "connecting", None, MappingProxyType({}), None)
+        self.listed_at: float | None = None
+        """When the tools were last listed, in seconds since 1970."""
+        self._shelf = Shelf(listings, settings)
         self._environ = environ
         self._logs = logs
         self._changed = changed
@@ -85,7 +109,7 @@ class Link:
         self._era: Era | None = None
         self._way: Way | None = None
         self._delay = FIRST_DELAY
-        self._failed_at = self._ready_at = -math.inf
+        self._failed_at = self._ready_at = self._not_before = -math.inf
         self._trying = False
         """Whether an attempt runs whose result isn't known yet."""
         self._tried = anyio.Event()
@@ -109,7 +133,7 @@ class Link:
         """The connection, after at most one attempt to open it; None if that failed."""
         if (found := self.connection) is not None:
             return found
-        if anyio.current_time() - self._failed_at >= GAP:
+        if anyio.current_time() >= max(self._failed_at + GAP, self._not_before):
             await self._next_result()
         return self.connection
 
@@ -149,43 +173,72 @@ class Link:
             self._try_over()
 
     async def _keep(self) -> None:
+        if (kept := self._shelf.load()) is not None:
+            tools = merged(self.settings.name, {}, kept.tools)
+            self.listed_at = kept.at
+            self._show(replace(self.seen, tools=tools, instructions=kept.instructions))
         if self.settings.lazy:
-            self.rest("down", "it connects at its first use (lazy)")
-            self._changed()
+            self._lie_down()
+            self.settled.set()
             await self._wake.wait()
         while True:
             self._wake = anyio.Event()
             self.next_attempt = None
             self._trying = True
-            await self._attempt()
+            wait = await self._attempt()
+            if self.settings.lazy and not self._trying:
+                await self._wake.wait()
+                continue
             if not self._trying and anyio.current_time() - self._ready_at > STEADY:
                 self._delay = FIRST_DELAY
             pause = self._delay * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
             self._delay = min(2 * self._delay, LONGEST_DELAY)
+            if wait is not None:
+                pause = max(pause, min(wait, LONGEST_RETRY_AFTER))
+                self._not_before = anyio.current_time() + pause
             self.next_attempt = anyio.current_time() + pause
+            if self.settings.lazy:  # nobody asks for another attempt until it is called
+                self.next_attempt = None if wait is None else self._not_before
+                pause = math.inf
             logger.warning(
-                "server '%s' is down: %s; the next attempt is in %.1f s, or when it is called",
+                "server '%s' is down: %s; the next attempt is %s",
                 self.settings.name,
                 self.seen.error,
-                pause,
+                self._when(pause, wait),
             )
             if self._trying:
                 self._try_over()
             with anyio.move_on_after(pause):
                 await self._wake.wait()
 
-    async def _attempt(self) -> None:
-        """One connection from beginning to end, whatever that is."""
+    def _when(self, pause: float, wait: float | None) -> str:
+        if math.isinf(pause):
+            return "when it is called"
+        return f"in {pause:.1f} s" + (", or when it is called" if wait is None else "")
+
+    async def _attempt(self) -> float | None:
+        """One connection from beginning to end, whatever that is; the server may want us to wait then."""
         try:
             await self._connect()
         except Lost as error:
             self._connection = None
+            if self.settings.lazy and not self._trying:
+                logger.info("server '%s' is let go: %s", self.settings.name, error)
+                self._lie_down()
+                return None
             if self._trying:
                 self._failed_at = anyio.current_time()
                 self._era = self._way = None
             self._show(replace(self.seen, state="down", error=str(error)))
+            return error.wait
         finally:
             self._connection = None
+        return None
+
+    def _lie_down(self) -> None:
+        """Be a lazy server that nobody has called (for a while)."""
+        unknown = "it connects at its first use (lazy); its tools are not known before"
+        self._show(replace(self.seen, state="lazy", error=None if self.seen.tools else unknown))
 
     async def _connect(self) -> None:
         """Raises `Lost`, always: that is how a connection ends."""
@@ -228,7 +281,11 @@ class Link:
             reason, self._reason = self._reason or (sentence(why) if why else ""), ""
         account = line.account() if line else ""
         told = reason or ("" if account else "the connection ended")
-        raise Lost(secrets.hide("; ".join(filter(None, (told, account))))) from why
+        lost = Lost(secrets.hide("; ".join(filter(None, (told, account)))))
+        lost.wait = line.wanted_pause() if line else None
+        if isinstance(why, httpx2.HTTPStatusError):
+            lost.wait = retry_after(why.response)
+        raise lost from why
 
     def _expected(self, way: Way) -> Era | None:
         if way == "sse":
@@ -250,6 +307,8 @@ class Link:
             len(tools),
             connection.version,
         )
+        self.listed_at, self.used_at = time.time(), anyio.current_time()
+        self._not_before = -math.inf
         self._show(Server(self.settings.name, "ready", connection.instructions, tools, None))
         self._try_over()
 
@@ -270,6 +329,8 @@ class Link:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._relist, connection, held)
             tasks.start_soon(connection.watch)
+            if self.settings.lazy:
+                tasks.start_soon(self._let_go_when_idle, connection)
             if connection.era == "legacy":
                 tasks.start_soon(self._ping, connection)
             await connection.ended.wait()
@@ -278,6 +339,7 @@ class Link:
     async def _relist(self, connection: Connection, held: float | None) -> None:
         """List the tools again when the server says that they changed, or else after a while."""
         while True:
+            await self._keep_listing()
             with anyio.move_on_after(max(held, SHORTEST_HOLD) if held else self.terms.listing):
                 await connection.changed.wait()
             try:
@@ -291,7 +353,25 @@ class Link:
                 )
                 continue
             tools = merged(self.settings.name, self.seen.tools, definitions)
+            self.listed_at = time.time()
             self._show(replace(self.seen, tools=tools))
+
+    async def _keep_listing(self) -> None:
+        seen = self.seen
+        tools = [tool.definition for tool in seen.tools.values()]
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._shelf.save, tools, seen.instructions)
+
+    async def _let_go_when_idle(self, connection: Connection) -> None:
+        """End the connection once no call has used it for a while."""
+        while True:
+            idle = self.terms.idle
+            left = self.used_at + idle - anyio.current_time()
+            if idle and left <= 0 and not self.calls:
+                self._reason = f"nobody used it for {idle:g} s (idle_timeout)"
+                connection.ended.set()
+                return
+            await anyio.sleep(left if left > 0 else idle or self.terms.listing)
 
     async def _ping(self, connection: Connection) -> None:
         """Give up a connection that doesn't answer. A server at work on a call may be deaf: that has its own timeout."""

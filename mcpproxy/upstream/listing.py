@@ -1,0 +1,100 @@
+"""The last list of tools of each server, kept on disk for when the server isn't connected.
+
+One file per server, this user's alone. Its time of change is when the list was last seen to hold.
+A file that is for other settings, or can't be read, is as good as none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mcpproxy.paths import private_directory, server_log
+
+if TYPE_CHECKING:
+    from mcpproxy.settings import ServerSettings
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a server listed, raw, and when (seconds since 1970)."""
+
+    tools: tuple[Mapping[str, Any], ...]
+    instructions: str | None
+    at: float
+
+
+class Shelf:
+    """A server's place in the directory of listings; without a directory nothing is kept."""
+
+    def __init__(self, directory: Path | None, settings: ServerSettings) -> None:
+        self._path = directory and server_log(directory, settings.name).with_suffix(".json")
+        self._name = settings.name
+        self._of = _identity(settings)
+        self._last: object = None
+
+    def load(self) -> Listing | None:
+        """The listing that was kept, if there is one for these settings."""
+        if self._path is None:
+            return None
+        try:
+            text = self._path.read_bytes()
+            at = self._path.stat().st_mtime
+        except OSError:
+            return None
+        try:
+            match json.loads(text):
+                case {"of": self._of, "tools": [*tools], "instructions": str() | None as said}:
+                    named = [one for one in tools if isinstance(one, dict)]
+                    named = [one for one in named if isinstance(one.get("name"), str)]
+                    return Listing(tuple(named), said, at)
+        except (ValueError, RecursionError):
+            logger.warning("the kept list of tools of server '%s' can't be read", self._name)
+        return None
+
+    def save(self, tools: Iterable[Mapping[str, Any]], instructions: str | None) -> None:
+        """Keep a listing. What can't be written is a warning: the server works without."""
+        if self._path is None:
+            return
+        kept = (list(tools), instructions)
+        try:
+            if kept == self._last and self._path.exists():
+                now = time.time()
+                os.utime(self._path, (now, now))
+                return
+            document = {"of": self._of, "instructions": instructions, "tools": kept[0]}
+            _replace(self._path, json.dumps(document, separators=(",", ":")).encode())
+            self._last = kept
+        except (OSError, ValueError, RecursionError) as error:
+            logger.warning("the tools of server '%s' can't be kept: %s", self._name, error)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    private_directory(path.parent)
+    descriptor, spare = tempfile.mkstemp(prefix=".", dir=path.parent)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(spare, path)
+    except BaseException:
+        Path(spare).unlink(missing_ok=True)
+        raise
+
+
+def _identity(settings: ServerSettings) -> str:
+    """Changes with what makes it another server; a hash, as arguments may hold secrets."""
+    parts = [
+        settings.name, settings.protocol, settings.url,
+        settings.command, settings.args, settings.working_dir,
+    ]  # fmt: skip
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
