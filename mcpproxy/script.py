@@ -20,6 +20,9 @@ from typing import Any
 from mcpproxy.errors import CallError
 
 LEDGER_ENTRIES = 100
+LONGEST_NAME = 256
+"""Characters of a server's or a tool's name that are kept once its call is over."""
+
 MAX_BATCH = 100
 MAX_PARALLEL = 32
 CROWD, CROWD_BYTES = 20_000, 16 * 2**20
@@ -33,6 +36,10 @@ FINAL_CODES = frozenset({"INVALID_ARGS", "MAX_TOOL_CALLS_EXCEEDED", "SERVER_NOT_
 
 class Misbehaved(Exception):
     """The VM sent a frame that its own prelude never sends: something else writes on its socket."""
+
+
+def short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
 
 
 @dataclass(slots=True)
@@ -58,13 +65,18 @@ class Call:
         """As the ledger shows it."""
         found: dict[str, Any] = {
             "n": self.n,
-            "server": self.server,
-            "tool": self.tool,
+            "server": short(self.server),
+            "tool": short(self.tool),
             "outcome": self.outcome,
         }
         if self.code is not None:
             found["code"] = self.code
         return {**found, "ms": self.ms}
+
+    def forget(self) -> None:
+        """Keep what the ledger shows of a call that is over: a script chooses how large the rest is."""
+        self.arguments = {}
+        self.server, self.tool = short(self.server), short(self.tool)
 
 
 @dataclass(slots=True)
@@ -248,6 +260,7 @@ class Script:
             self._check(call.server, call.tool, call.arguments)
         except CallError as error:
             call.outcome, call.code = "error", error.code
+            call.forget()
             if error.code in FINAL_CODES:
                 self._refused.add(error.code)
             return error.envelope()
@@ -318,6 +331,7 @@ class Script:
             call.code = envelope["error"]["code"]
         self._open.pop(call.n, None)
         self._held -= call.size
+        call.forget()
         lane = self._lanes.pop(call.n)
         lane.running -= 1
         if self.outcome is not None:

@@ -137,6 +137,20 @@ def test_the_ledger_shows_a_hundred_and_always_those_in_flight():
 
 
 @pytest.mark.threat("S9")
+@pytest.mark.threat("S3")
+def test_the_ledger_keeps_neither_arguments_nor_names_without_end():
+    s = script(calls=2)
+    large = {"a": "x" * 10_000}
+    (open_call,) = dispatched(s.heard({**call(1, "n" * 5000), "args": large}))
+    assert open_call.arguments == large
+    s.finished(open_call, OK)
+    s.heard({**call(2, "m" * 5000), "tool": "t" * 5000, "args": large})
+    s.heard({**call(3, "m" * 5000), "tool": "t" * 5000, "args": large})
+    entries, _ = s.ledger()
+    assert len(str(entries)) < 2000
+    assert open_call.arguments == {}
+
+
 def test_a_final_refusal_counts_only_when_it_was_ours():
     claimed = {
         "t": "failed",

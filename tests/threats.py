@@ -16,6 +16,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         CORPUS,
         "hostile/test_corpus::test_the_loop_was_free_and_the_host_is_no_larger_after_all_of_them",
         "test_script::test_many_waiting_calls_or_large_ones_are_a_crowd",
+        "test_script::test_the_ledger_keeps_neither_arguments_nor_names_without_end",
     ),
     "S4": (
         "test_confine::test_killing_a_vm_costs_its_script_alone",
