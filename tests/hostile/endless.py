@@ -7,7 +7,7 @@ from hostile import ANY, RUNTIME, TIMEOUT, Case, Gives
 CASES = [
     Case("loop", "for (;;) {}", TIMEOUT),
     Case("loop with a body", "let n = 0; do { n = (n * 31 + 7) % 1000003 } while (n !== -1)", TIMEOUT),
-    Case("typescript loop", "const forever: boolean = true; while (forever as boolean) {}", TIMEOUT, more={"language": "typescript"}, timeout_ms=300),
+    Case("typescript loop", "const forever: boolean = true; while (forever as boolean) {}", TIMEOUT, more={"language": "typescript"}, within_ms=300),
     Case("labelled loop", "again: for (;;) { for (;;) continue again }", TIMEOUT),
     Case("loop in finally", "try { throw 1 } finally { for (;;) {} }", TIMEOUT),
     Case("loop that swallows every error", "for (;;) { try { null.x; } catch { continue } }", TIMEOUT),
