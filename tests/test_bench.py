@@ -1,4 +1,4 @@
-"""The benches still run: each with a count that is too small to mean anything."""
+"""The benches still run: each with a count that is too small to mean anything, all at once."""
 
 from __future__ import annotations
 
@@ -10,35 +10,51 @@ from pathlib import Path
 import pytest
 
 BENCH = Path(__file__).parents[1] / "scripts" / "bench"
+COUNTS = {"overhead": 3, "kernels": 1, "memory": 10, "cli": 1}
+READABLE = sys.platform == "linux" and os.getuid() == 0
 
 
-def run(name, count):
-    done = subprocess.run(
-        [sys.executable, str(BENCH / name), "--count", str(count)],
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture(scope="module")
+def running():
+    """All of them, begun together: they mostly wait for processes to start."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8"}
+    names = [name for name in COUNTS if name != "memory" or READABLE]
+    started = {
+        name: subprocess.Popen(
+            [sys.executable, str(BENCH / f"{name}.py"), "--count", str(COUNTS[name])], **pipes
+        )
+        for name in names
+    }
+    yield started
+    for process in started.values():
+        process.terminate()
+        process.communicate()
 
 
-def test_overhead_compares_executions_and_calls_with_the_least_there_could_be():
-    shown = run("overhead.py", 3)
+@pytest.fixture
+def shown(running):
+    def wait(name):
+        said, _ = running[name].communicate(timeout=50)
+        assert running[name].returncode == 0, said
+        return said
+
+    return wait
+
+
+def test_cli_compares_a_command_with_a_bare_start(shown):
+    assert "mcpproxy code exec" in shown("cli")
+
+
+def test_kernels_compares_a_vm_with_the_bare_engine(shown):
+    assert "fib" in shown("kernels")
+
+
+def test_overhead_compares_executions_and_calls_with_the_least_there_could_be(shown):
+    table = shown("overhead")
     for what in ("bare ASGI echo", "16 at once", "SDK client", "bare line-based client", "ideal"):
-        assert what in shown
+        assert what in table
 
 
-def test_kernels_compares_a_vm_with_the_bare_engine():
-    assert "fib" in run("kernels.py", 1)
-
-
-@pytest.mark.skipif(
-    sys.platform != "linux" or os.getuid() != 0, reason="reads the memory of VMs: root, Linux"
-)
-def test_memory_counts_all_processes():
-    assert "fork server (1)" in run("memory.py", 10)
-
-
-def test_cli_compares_a_command_with_a_bare_start():
-    assert "mcpproxy code exec" in run("cli.py", 1)
+@pytest.mark.skipif(not READABLE, reason="only root may read the memory of VMs, on Linux")
+def test_memory_counts_all_processes(shown):
+    assert "fork server (1)" in shown("memory")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import common
@@ -75,8 +76,8 @@ def main(executions: int) -> None:
         raise SystemExit("there is no smaps_rollup here: this needs Linux")
     with common.daemon(common.stub_settings(), code_execution_pool_size=SPARES) as daemon:
         taken = [("at rest", settled(daemon.pid))]
-        for part in (0.1, 0.55, 1.0):
-            done = round(0.1 * executions) if part == 0.1 else round(0.45 * executions)
+        for before, part in pairwise((0.0, 0.1, 0.55, 1.0) if executions > 100 else (0.0, 1.0)):
+            done = round((part - before) * executions)
             for body in MIX:
                 ask = request(daemon.port, "POST", "/api/v1/code/exec", body)
                 if body is MIX[-1]:  # it fails on purpose, which the load client would tell

@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -21,6 +22,7 @@ from world import Played, open_world
 
 TRIVIAL = execution("1 + 1")
 LOOP = 200
+PAUSE = 0.01
 CALL_TOOL = """
 const t = Date.now();
 for (let n = 0; n < %d; n++) call_tool('stub', 'echo', {n});
@@ -68,8 +70,21 @@ def one_by_one(n: int, bare: int, port: int) -> None:
             lambda: timed(lambda: ours.ask(refused)),
             lambda: timed(lambda: ours.ask(run)),
         )
-    rows = against_first(("bare ASGI echo", "refused by us", "1 + 1 by us"), sides)
-    common.table("One after another over REST, ms", HEAD, rows)
+        paced = interleaved(
+            max(3, n // 3),
+            lambda: after_a_pause(lambda: plain.ask(echoed)),
+            lambda: after_a_pause(lambda: ours.ask(refused)),
+            lambda: after_a_pause(lambda: ours.ask(run)),
+        )
+    names = ("bare ASGI echo", "refused by us", "1 + 1 by us")
+    common.table("One after another over REST, ms", HEAD, against_first(names, sides))
+    title = f"The same with {PAUSE * 1000:.0f} ms in between, so that a spare is ready, ms"
+    common.table(title, HEAD, against_first(names, paced))
+
+
+def after_a_pause(act: Callable[[], object]) -> float:
+    time.sleep(PAUSE)
+    return timed(act)
 
 
 HEAD = ("", "p50", "p99", "p50 more", "p50 ratio")
