@@ -155,7 +155,11 @@ class Api:
         missing = [
             name
             for name, server in catalog.servers.items()
-            if server.state in ("connecting", "down") and wanted in (None, name)
+            if wanted in (None, name)
+            and (
+                server.state in ("connecting", "down")
+                or (server.state == "lazy" and not server.tools)
+            )
         ]
         await data(
             scope, send, {"tools": tools, "partial": bool(missing), "missing_servers": missing}
