@@ -70,6 +70,11 @@ class Server:
     error: str | None
     """Why it is down, for people."""
 
+    @property
+    def unknown(self) -> bool:
+        """Whether nobody has asked it yet which tools it has."""
+        return self.state == "connecting" or (self.state == "lazy" and not self.tools)
+
 
 @dataclass(frozen=True)
 class Catalog:

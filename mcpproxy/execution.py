@@ -22,6 +22,7 @@ from mcpproxy.catalog import Catalog
 from mcpproxy.errors import CallError, WorkerError
 from mcpproxy.request import Request
 from mcpproxy.sandbox.frames import BadFrame
+from mcpproxy.sandbox.memory import give_back
 from mcpproxy.sandbox.pool import Pool, Vm
 from mcpproxy.sandbox.typescript import Transformer
 from mcpproxy.sandbox.worker import OUT_OF_MEMORY, unfenced
@@ -44,6 +45,8 @@ Progress = Callable[[int, str], Awaitable[None]]
 """Told after each call: how many are done, and the last one as "server:tool"."""
 
 SIGSYS, SIGXCPU = 31, 24
+MUCH_BYTES = 16 * 2**20
+"""Having passed on more than this for one script, the daemon gives memory back."""
 FRAMES_AT_ONCE = 32
 """After so many frames of one script it is the others' turn."""
 JOINING_SECONDS = 5.0
@@ -65,7 +68,7 @@ class Upstreams(Protocol):
         started: Callable[[], None] = ...,
     ) -> dict[str, Any]: ...
 
-    async def settled(self, names: list[str] | None = None) -> None: ...
+    async def known(self, names: list[str] | None = None) -> None: ...
 
 
 class Answers(Protocol):
@@ -173,6 +176,7 @@ class Execution:
         )
         self._room = anyio.Event()
         self._done = 0
+        self._moved = 0
         self.called: dict[str, str] = {}
         """The tools that were called, as "server:tool", and their fingerprints."""
         self._scope = anyio.CancelScope()
@@ -188,6 +192,8 @@ class Execution:
                     outcome = await self._within_time(vm)
             except WorkerError as error:
                 outcome = Outcome(ok=False, code=error.code, message=str(error))
+        if self._moved > MUCH_BYTES:
+            await anyio.to_thread.run_sync(give_back)
         return self._reply(outcome or self._interrupted())
 
     def stop(self, reason: str) -> None:
@@ -214,6 +220,7 @@ class Execution:
             try:
                 while script.outcome is None:
                     for n, frame in enumerate(await vm.receive(), 1):
+                        self._moved += len(frame)
                         for command in script.heard(read_frame(frame), len(frame)):
                             self._do(command, vm, tasks)
                         if n % FRAMES_AT_ONCE == 0:
@@ -253,7 +260,9 @@ class Execution:
     def _do(self, command: Command, vm: Vm, tasks: anyio.abc.TaskGroup) -> None:
         match command:
             case Answer(number, body):
-                vm.post(b"%d " % number + answer_text(body))
+                text = answer_text(body)
+                self._moved += len(text)
+                vm.post(b"%d " % number + text)
             case Dispatch(call):
                 tasks.start_soon(self._call, call, vm, tasks)
             case Question():
@@ -299,21 +308,20 @@ class Execution:
         servers = self._upstreams.catalog.servers
         match question.what, question.about.get("server"):
             case "tools", str(name):
-                return name in servers and servers[name].state == "connecting"
+                return name in servers and servers[name].unknown
             case "search", _:
-                return any(server.state == "connecting" for server in servers.values())
+                return any(server.unknown for server in servers.values())
             case "describe", _:
                 name = str(question.about.get("name"))
                 return any(
-                    name.startswith(each) and server.state == "connecting"
-                    for each, server in servers.items()
+                    name.startswith(each) and server.unknown for each, server in servers.items()
                 )
         return False
 
     async def _answer_later(self, question: Question, vm: Vm) -> None:
         with anyio.move_on_after(JOINING_SECONDS):
             server = question.about.get("server")
-            await self._upstreams.settled(
+            await self._upstreams.known(
                 [server] if question.what == "tools" and isinstance(server, str) else None
             )
         vm.post(b"%d " % question.number + to_json(self._answer(question)))

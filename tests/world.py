@@ -63,7 +63,7 @@ class Played:
         self.results: dict[tuple[str, str], dict[str, Any]] = {}
         """What a test wants a tool to give."""
 
-    async def settled(self, names: object = None) -> None:
+    async def known(self, names: object = None) -> None:
         return
 
     async def call(

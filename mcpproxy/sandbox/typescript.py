@@ -25,6 +25,7 @@ import anyio
 
 from mcpproxy.errors import WorkerError
 from mcpproxy.sandbox import frames
+from mcpproxy.sandbox.memory import give_back
 
 logger = logging.getLogger(__name__)
 
@@ -231,17 +232,9 @@ def load_compiled(cache: Path) -> None:
             spare = file.with_suffix(f".{os.getpid()}")
             spare.write_bytes(module.serialize())
             spare.replace(file)
-        give_back()
+        give_back()  # 40 MB that the compiler used
     linker = _wasmtime.default_wasi_linker(engine)
     _wasmtime._SHARED_ARTIFACTS["transform"] = _wasmtime.SharedWasmArtifact(module, linker, build)
-
-
-def give_back() -> None:
-    """Return to the kernel what the compiler freed: glibc keeps it, 40 MB (malloc_trim(3))."""
-    import ctypes
-
-    with suppress(AttributeError, OSError):  # another libc
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _blank(found: re.Match[str]) -> str:

@@ -20,6 +20,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from typing import NoReturn
 
 from mcpproxy.sandbox import frames, probe
@@ -29,6 +30,9 @@ from mcpproxy.sandbox.worker import Engine, Parser, work
 VM_DESCRIPTOR = 3
 """The one descriptor a VM has."""
 
+
+FORK_PAUSE = 0.1
+"""Seconds between attempts when the kernel gives no process."""
 
 NEWBORN = "from mcpproxy.sandbox.zygote import newborn; newborn()"
 
@@ -107,8 +111,15 @@ class Zygote:
                         os.kill(pid, signal.SIGKILL)
 
     def _bear(self, number: int, descriptor: int, act: str | None) -> None:
-        pid = self._spawn(descriptor, act) if self._vm is None else self._fork(descriptor, act)
-        os.close(descriptor)
+        try:
+            pid = self._spawn(descriptor, act) if self._vm is None else self._fork(descriptor, act)
+        except OSError as error:
+            # Too many processes, or no memory for one: this VM is over, those that run go on.
+            self._tell(b'{"id":%d,"status":%d}' % (number, error.errno or 1))
+            time.sleep(FORK_PAUSE)  # the pool asks again at once
+            return
+        finally:
+            os.close(descriptor)
         self._pids[pid] = number
         self._tell(b'{"id":%d,"pid":%d}' % (number, pid))
 

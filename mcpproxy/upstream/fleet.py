@@ -161,6 +161,18 @@ class Fleet:
             if (member := self._members.get(name)) is not None:
                 await member.link.settled.wait()
 
+    async def known(self, names: Iterable[str] | None = None) -> None:
+        """Wait until the tools of each of these (or all) are known, or can't be had now.
+
+        A lazy server is connected for that, unless an earlier listing of it was kept.
+        """
+        await self.settled(names)
+        async with anyio.create_task_group() as tasks:
+            for name in list(self._members) if names is None else names:
+                member = self._members.get(name)
+                if member is not None and member.link.seen.unknown:
+                    tasks.start_soon(member.link.connected)
+
     async def restart(self, name: str) -> None:
         """Connect a server anew. Raises `CallError`."""
         await self._awake(name).link.restart()
