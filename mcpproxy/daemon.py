@@ -22,7 +22,8 @@ from mcpproxy.request import Request
 from mcpproxy.sandbox.pool import Pool, open_pool
 from mcpproxy.sandbox.typescript import Transformer, open_transformer
 from mcpproxy.scripts import Scripts
-from mcpproxy.settings import Loaded
+from mcpproxy.settings import Loaded, Settings
+from mcpproxy.upstream.connection import Client
 from mcpproxy.upstream.fleet import Fleet, open_fleet
 
 logger = logging.getLogger(__name__)
@@ -192,6 +193,7 @@ class Daemon:
         *,
         progress: ToolProgress | None = None,
         meta: Mapping[str, Any] | None = None,
+        client: Client | None = None,
     ) -> dict[str, Any]:
         """One tool call from outside a script, through the same gates; gives the raw wire result.
 
@@ -200,7 +202,28 @@ class Daemon:
         found = gates.find(self.fleet.catalog, server, tool)
         if found is not None:
             gates.check_arguments(found, arguments)
-        return await self.fleet.call(server, tool, arguments, progress=progress, meta=meta)
+        return await self.fleet.call(
+            server, tool, arguments, progress=progress, meta=meta, client=client
+        )
+
+    async def request(
+        self,
+        server: str,
+        method: str,
+        params: Mapping[str, Any],
+        caller: Caller,
+        *,
+        progress: ToolProgress | None = None,
+        meta: Mapping[str, Any] | None = None,
+        client: Client | None = None,
+    ) -> dict[str, Any]:
+        """Any other request of a client to one server: a prompt, a resource, a completion.
+
+        Raises `CallError`, and `MCPError` where the server itself refused.
+        """
+        return await self.fleet.request(
+            server, method, params, progress=progress, meta=meta, client=client
+        )
 
     def status(self) -> dict[str, Any]:
         """What `GET /api/v1/status` and `mcpproxy status` show."""
@@ -253,11 +276,12 @@ async def open_daemon(
 ) -> AsyncIterator[Daemon]:
     """A daemon whose processes and connections live no longer than this block.
 
-    `lasting` is false for one that runs a single script: it prepares nothing ahead of need.
+    `lasting` is false for one that runs a single script: it prepares nothing ahead of need, and
+    connects only the servers that the script asks for.
 
     Raises `SettingsError` when `code_execution_require_confinement` asks for more than this machine has.
     """
-    settings = loaded.settings
+    settings = loaded.settings if lasting else all_lazy(loaded.settings)
     unconfined: SettingsError | None = None
     async with AsyncExitStack() as stack:
         fleet = await stack.enter_async_context(
@@ -288,6 +312,12 @@ async def open_daemon(
             tasks.cancel_scope.cancel()
     if unconfined is not None:
         raise unconfined  # here, where no task group can wrap it
+
+
+def all_lazy(settings: Settings) -> Settings:
+    """The settings with each server connected at its first use."""
+    servers = tuple(server.model_copy(update={"lazy": True}) for server in settings.servers)
+    return settings.model_copy(update={"servers": servers})
 
 
 async def _prepare(daemon: Daemon, transformer: Transformer) -> None:

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -394,3 +395,26 @@ def test_help_is_help(words):
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0
     assert done.stderr == ""
+
+
+def test_alone_only_the_servers_that_the_script_calls_are_started(tmp_path):
+    stub = Path(__file__).with_name("stub_server.py")
+    servers = [
+        {
+            "name": name,
+            "command": "/bin/sh",
+            "args": ["-c", f"touch {tmp_path}/{name}; exec {sys.executable} -I -S {stub}"],
+        }
+        for name in ("used", "unused")
+    ]
+    config = tmp_path / "c.json"
+    config.write_text(
+        json.dumps({"mcpServers": servers, "data_dir": str(tmp_path / "s")}), encoding="utf-8"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "mcpproxy.cli", "code", "exec", "--config", str(config),
+         "--code", "return [await tools.used.echo({a: 1}), call_tool('used', 'add', {a: 1, b: 2}).result.sum]"],
+        capture_output=True, encoding="utf-8", check=False, timeout=50,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == {"ok": True, "value": [{"a": 1}, 3]}, done.stderr
+    assert [(tmp_path / name).exists() for name in ("used", "unused")] == [True, False]

@@ -102,7 +102,7 @@ async def daemon(tmp_path):
     loaded = settings.load(tmp_path / "c.json", {"MCPPROXY_DATA_DIR": str(tmp_path / "state")})
     async with open_daemon(loaded, os.environ, lasting=False) as daemon:
         with anyio.fail_after(20):
-            await daemon.fleet.settled()
+            await daemon.fleet.known()
             yield daemon
 
 
