@@ -271,6 +271,16 @@ class Run:
     def _execute(self) -> None:
         engine = self._engine
         engine.context.set_memory_limit(self._job["memory_bytes"])
+        engine.call("run", self._order())
+        while not engine.settled:
+            if engine.context.execute_pending_job():
+                continue
+            if (answer := self._next()) is None:
+                return
+            engine.call("deliver", answer)
+
+    def _order(self) -> str:
+        """What `prelude.js` is told to run."""
         seed = struct.unpack("4I", os.urandom(16))
         job = {
             "program": self._positions.program,
@@ -278,13 +288,7 @@ class Run:
             "input": self._job["input"],
             "seed": seed,
         }
-        engine.call("run", json.dumps(job))
-        while not engine.settled:
-            if engine.context.execute_pending_job():
-                continue
-            if (answer := self._next()) is None:
-                return
-            engine.call("deliver", answer)
+        return json.dumps(job)
 
     def _next(self) -> str | None:
         """The next answer or timer that is due; None when nothing is left that could wake the script."""
@@ -388,6 +392,28 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
         1 if sys.platform == "darwin" else 1024
     )
+
+
+REHEARSAL: dict[str, Any] = {
+    "source": "return await 0", "language": "javascript", "compiled": None, "refusal": None,
+    "input": {}, "memory_bytes": 0, "max_result_bytes": 0,
+}  # fmt: skip
+
+
+def rehearse(engine: Engine, parser: Parser) -> None:
+    """Go the way of a script up to where it would run: what a first use makes or touches is then there."""
+    near, far = socket.socketpair()
+    with near, far:
+        far.sendall(frames.pack(json.dumps(REHEARSAL).encode()))
+        line = Line(near)
+        frame = line.receive()
+        assert frame is not None
+        run = Run(line, engine, parser, json.loads(frame))
+        run._prepare()
+        run._order()
+        line.send(b"")
+    engine.call("compiles", '"0"')
+    engine.line = None
 
 
 def work(sock: socket.socket, engine: Engine, parser: Parser) -> NoReturn:

@@ -25,10 +25,13 @@ from typing import NoReturn
 
 from mcpproxy.sandbox import frames, probe
 from mcpproxy.sandbox.confine import Confinement, note_mapped
-from mcpproxy.sandbox.worker import Engine, Parser, work
+from mcpproxy.sandbox.worker import Engine, Parser, rehearse, work
 
 VM_DESCRIPTOR = 3
 """The one descriptor a VM has."""
+
+QUIET_SECONDS = 0.02
+"""A VM for which no script comes in this time rehearses; a busy machine has better things to do."""
 
 
 FORK_PAUSE = 0.1
@@ -177,12 +180,7 @@ class Newborn:
         self.confinement = Confinement()
         self._engine = Engine()
         self._parser = Parser()
-        self.rehearse()
-
-    def rehearse(self) -> None:
-        """Do what every script needs: what is lazily made at a first use is then there."""
-        self._parser.ask("plan", "return await 0")
-        self._engine.call("compiles", '"0"')
+        rehearse(self._engine, self._parser)
 
     def enter_jail(self) -> None:
         """All that was to be read has been read."""
@@ -199,10 +197,10 @@ class Newborn:
             os.closerange(VM_DESCRIPTOR + 1, 1024)
             sys.stdin = sys.stdout = sys.stderr = None
             sock = socket.socket(fileno=VM_DESCRIPTOR)
-            if not select.select([sock], [], [], 0)[0]:
-                # Nobody waits yet: touch what every script touches, as pages are copied on the
-                # first write to them.
-                self.rehearse()
+            if not select.select([sock], [], [], QUIET_SECONDS)[0]:
+                # Nobody waits: touch what every script touches, as pages are copied on the first
+                # write to them.
+                rehearse(self._engine, self._parser)
             self.confinement.limit(memory_bytes)
             if act is not None:
                 probe.attempt(act, sock, self.confinement)
