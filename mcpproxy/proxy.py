@@ -6,13 +6,17 @@ does is the daemon's business; here are only the protocol's shapes.
 
     /mcp       five tools and a prompt        also what the pipe serves
     /mcp/call  search_tools, get_functions, call_tool
-    /mcp/all   every upstream tool as server__tool
+    /mcp/all   every upstream tool as server__tool; prompts and resources of all servers
+
+`/mcp` and `/mcp/call` have none of the servers' prompts and resources: a client shows or loads all
+that is listed, and these faces are there for who wants to see little.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -23,16 +27,27 @@ from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.models import InitializationOptions
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ServerEvent,
+    ToolsListChanged,
+)
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp
 
 from mcpproxy import __version__, offer
+from mcpproxy.asking import Asker
+from mcpproxy.errors import CallError
 from mcpproxy.framing import open_messages
+from mcpproxy.library import KEYS, Library
 from mcpproxy.names import LONGEST, ToolId, find_tool
-from mcpproxy.toolbox import Call, Context, Json, Tools
+from mcpproxy.toolbox import Call, Context, Json, Report, Tools, asked_by, forwarded
+from mcpproxy.upstream.connection import Client
 
 if TYPE_CHECKING:
     from mcpproxy.catalog import Catalog
@@ -50,11 +65,36 @@ FIXED_TTL_MS = 3_600_000
 CATALOG_TTL_MS = 60_000
 """A list that follows the catalog; clients that listen hear of a change at once."""
 
+HANDSHAKE_SECONDS = 2.0
+"""How long a client that asks what there is waits for servers that are on their way."""
+
+RESOURCE_NOT_FOUND = -32002
+"""Of the legacy revisions; the newest has INVALID_PARAMS for it."""
+
+EVENTS: dict[str, Callable[[], ServerEvent]] = {
+    "tools": ToolsListChanged,
+    "prompts": PromptsListChanged,
+    "resources": ResourcesListChanged,
+}
+
 # ── faces ───────────────────────────────────────────────────────────────────────────────────────
 
 
 class FaceServer(Server[Any]):
-    """A server that tells legacy clients, too, that its list of tools may change."""
+    """A server that tells legacy clients, too, that its lists may change."""
+
+    offers: Callable[[], frozenset[str]] | None = None
+    """Which of prompts, resources and completions there are at this moment; all, without it."""
+
+    def get_capabilities(self, *args: Any, **options: Any) -> types.ServerCapabilities:
+        found = super().get_capabilities(*args, **options)
+        if self.offers is not None:
+            offers = self.offers()
+            for each in {"prompts", "resources", "completions"} - offers:
+                setattr(found, each, None)
+        if found.resources is not None:
+            found.resources.subscribe = False
+        return found
 
     def create_initialization_options(
         self,
@@ -63,7 +103,10 @@ class FaceServer(Server[Any]):
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
         # The HTTP manager calls this without arguments.
-        options = notification_options or NotificationOptions(tools_changed=True)
+        lists = self.offers is not None
+        options = notification_options or NotificationOptions(
+            tools_changed=True, prompts_changed=lists, resources_changed=lists
+        )
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
 
@@ -79,7 +122,7 @@ class Face:
         listed: tuple[Json, ...],
         instructions: str,
         *,
-        guide: bool = False,
+        handlers: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.tools = tools
         self._listed = listed
@@ -93,8 +136,7 @@ class Face:
             on_list_tools=answered_before,
             on_call_tool=answered_before,
             on_subscriptions_listen=self.listeners,
-            on_list_prompts=list_prompts if guide else None,
-            on_get_prompt=get_prompt if guide else None,
+            **handlers,
             get_tool_input_schema=self.input_schema,
         )
         self.server.middleware[:] = [self._answer]
@@ -117,16 +159,22 @@ class Face:
         tool = found and catalog.tool(found.server, found.tool)
         return tool.input_schema if tool and isinstance(tool.input_schema, Mapping) else None
 
-    async def changed(self) -> None:
-        """Tell everyone who listens that the list of tools is another."""
-        await self.bus.publish(ToolsListChanged())
+    async def changed(self, kind: str) -> None:
+        """Tell everyone who listens that the list of tools, prompts or resources is another."""
+        await self.bus.publish(EVENTS[kind]())
         async with anyio.create_task_group() as tasks:
             for connection in list(self.legacy):
-                tasks.start_soon(self._notify, connection)
+                tasks.start_soon(self._notify, connection, kind)
 
-    async def _notify(self, connection: Connection) -> None:
+    async def _notify(self, connection: Connection, kind: str) -> None:
         with anyio.move_on_after(NOTICE_SECONDS):
-            await connection.send_tool_list_changed()
+            match kind:
+                case "prompts":
+                    await connection.send_prompt_list_changed()
+                case "resources":
+                    await connection.send_resource_list_changed()
+                case _:
+                    await connection.send_tool_list_changed()
 
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         # `_connection` has no public accessor in this SDK; nothing else here touches it.
@@ -142,6 +190,12 @@ class Face:
             return self._stamped(ctx, self._page(ctx))
         if connection.initialize_accepted and ctx.method == "tools/call":
             return self._stamped(ctx, await self.tools.call(Call.of(ctx)))
+        return await self._other(ctx, call_next, connection)
+
+    async def _other(
+        self, ctx: Context, call_next: CallNext, connection: Connection
+    ) -> HandlerResult:
+        """What isn't about tools."""
         return await call_next(ctx)
 
     def _page(self, ctx: Context) -> Json:
@@ -162,14 +216,84 @@ class Face:
 
 
 class CatalogFace(Face):
-    """Every upstream tool by itself, as `server__tool`."""
+    """Every upstream tool by itself, as `server__tool`, and all prompts and resources."""
 
     ttl_ms = CATALOG_TTL_MS
     scope = "private"
 
     def __init__(self, tools: Tools, instructions: str) -> None:
-        super().__init__(tools, (), instructions)
+        super().__init__(tools, (), instructions, handlers=LIBRARY)
         self._catalog: Catalog | None = None
+        self.other_lists: set[str] = set()
+        """Of prompts and resources, what is to be announced."""
+        self.news = anyio.Event()
+        self.library = Library(tools.daemon.fleet, self._heard)
+        self.server.offers = self.library.offers
+
+    def _heard(self, kind: str) -> None:
+        self.other_lists.add(kind)
+        self.news.set()
+
+    def sources(self) -> dict[str, list[int]]:
+        """Where prompts and resources come from: other connections may have other ones."""
+        return {
+            kind: [id(each) for each in self.library.sources(kind).values()]
+            for kind in ("prompts", "resources")
+        }
+
+    async def _other(
+        self, ctx: Context, call_next: CallNext, connection: Connection
+    ) -> HandlerResult:
+        if ctx.method in ("initialize", "server/discover") or ctx.method in KEYS:
+            with anyio.move_on_after(HANDSHAKE_SECONDS):
+                await self.tools.daemon.fleet.settled()
+        if not connection.initialize_accepted or ctx.method not in LIBRARY_METHODS:
+            return await call_next(ctx)
+        try:
+            return self._stamped(ctx, await self._from_library(ctx))
+        except CallError as error:
+            data = {"code": error.code, "retry_after_ms": error.retry_after_ms}
+            raise MCPError(types.INTERNAL_ERROR, error.message, data) from error
+        except MCPError as error:
+            if (
+                error.code == RESOURCE_NOT_FOUND
+                and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+            ):
+                raise MCPError(types.INVALID_PARAMS, error.message, error.error.data) from error
+            raise
+
+    async def _from_library(self, ctx: Context) -> Json:
+        params = dict(ctx.params or {})
+        meta = forwarded(params.get("_meta"))
+        if ctx.method in KEYS:
+            page = await self.library.page(ctx.method, params.get("cursor"))
+            return {**page, "ttlMs": self.ttl_ms, "cacheScope": self.scope}
+        caller, _ = asked_by(ctx)
+        asker = Asker.of(ctx, caller.name)
+        for key in ("_meta", "inputResponses", "requestState"):
+            params.pop(key, None)
+
+        async def send(server: str, method: str, params: Json) -> Json:
+            async def request(client: Client | None, report: Report | None) -> Json:
+                return await self.tools.daemon.request(
+                    server, method, params, caller, progress=report, meta=meta, client=client
+                )
+
+            what = f"{method} of server '{server}'"
+            return await self.tools.desk.converse(
+                asker, what, request, legacy=self.tools.is_legacy(server)
+            )
+
+        match ctx.method:
+            case "prompts/get":
+                return await self.library.get_prompt(params, send)
+            case "completion/complete":
+                return await self.library.complete(params, send)
+        result = await self.library.read(params, send)
+        if result.get("resultType") == "input_required":
+            return result
+        # What a server shows to everyone, it showed to our credentials.
+        return {**result, "ttlMs": result.get("ttlMs", 0), "cacheScope": self.scope}
 
     def listed(self) -> list[Json]:
         catalog = self.tools.daemon.fleet.catalog
@@ -196,6 +320,17 @@ async def answered_before(ctx: Context, params: object) -> Any:
     raise AssertionError(f"{ctx.method} passed the middleware")
 
 
+LIBRARY = {
+    "on_list_prompts": answered_before,
+    "on_get_prompt": answered_before,
+    "on_list_resources": answered_before,
+    "on_list_resource_templates": answered_before,
+    "on_read_resource": answered_before,
+    "on_completion": answered_before,
+}
+LIBRARY_METHODS = frozenset({*KEYS, "prompts/get", "resources/read", "completion/complete"})
+
+
 async def list_prompts(
     ctx: Context, params: types.PaginatedRequestParams | None
 ) -> types.ListPromptsResult:
@@ -216,6 +351,8 @@ async def get_prompt(ctx: Context, params: types.GetPromptRequestParams) -> type
     )
 
 
+GUIDE = {"on_list_prompts": list_prompts, "on_get_prompt": get_prompt}
+
 # ── all faces ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -223,10 +360,10 @@ class McpFace:
     """The faces of one daemon, open as long as `open_mcp` is."""
 
     def __init__(self, daemon: Daemon) -> None:
-        tools = Tools(daemon)
+        tools = self.tools = Tools(daemon)
         self.whole = CatalogFace(tools, offer.INSTRUCTIONS_ALL)
         self.faces: dict[str, Face] = {
-            "/mcp": Face(tools, offer.FIVE, offer.INSTRUCTIONS, guide=True),
+            "/mcp": Face(tools, offer.FIVE, offer.INSTRUCTIONS, handlers=GUIDE),
             "/mcp/call": Face(tools, offer.THREE, offer.INSTRUCTIONS_CALL),
             "/mcp/all": self.whole,
         }
@@ -254,23 +391,27 @@ class McpFace:
             await self._closing.wait()
 
     async def announce(self, *, task_status: Any) -> None:
-        """Tell the listeners of `/mcp/all` whenever its list has changed."""
-        fleet = self.whole.tools.daemon.fleet
-        news = anyio.Event()
+        """Tell the listeners of `/mcp/all` whenever one of its lists has changed."""
+        whole, fleet = self.whole, self.tools.daemon.fleet
 
         def wake(_: Catalog) -> None:
-            news.set()
+            whole.news.set()
 
-        last = self.whole.listed()
+        last, sources = whole.listed(), whole.sources()
         unsubscribe = fleet.listen(wake)
         task_status.started()
         try:
             while True:
-                await news.wait()
-                news = anyio.Event()
-                if (now := self.whole.listed()) != last:
+                await whole.news.wait()
+                whole.news = anyio.Event()
+                kinds, whole.other_lists = whole.other_lists, set()
+                before, sources = sources, whole.sources()
+                kinds |= {kind for kind, ids in sources.items() if ids != before[kind]}
+                if (now := whole.listed()) != last:
                     last = now
-                    await self.whole.changed()
+                    kinds.add("tools")
+                for kind in sorted(kinds):
+                    await whole.changed(kind)
         finally:
             unsubscribe()
 
@@ -279,6 +420,7 @@ class McpFace:
 async def open_mcp(daemon: Daemon) -> AsyncIterator[McpFace]:
     face = McpFace(daemon)
     async with anyio.create_task_group() as tasks:
+        face.tools.desk.tasks = tasks
         for one in face.faces.values():
             await tasks.start(face.run, one.manager)
         await tasks.start(face.announce)

@@ -19,11 +19,13 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from mcpproxy import offer
+from mcpproxy.asking import Asker, Desk
 from mcpproxy.discovery import near_names
 from mcpproxy.errors import CallError, Refused
 from mcpproxy.execution import JOINING_SECONDS, Reply, refusal, to_json
 from mcpproxy.names import LONGEST, SEPARATORS, ToolId, close, find_tool
 from mcpproxy.policy import LOCAL, Caller
+from mcpproxy.upstream.connection import Client
 
 if TYPE_CHECKING:
     from mcpproxy.catalog import Catalog
@@ -65,6 +67,7 @@ class Call:
     caller: Caller
     request_id: str
     report: Report | None
+    asker: Asker
 
     @classmethod
     def of(cls, ctx: Context) -> Call:
@@ -81,11 +84,21 @@ class Call:
         return cls(
             name=name,
             arguments=dict(arguments or {}),
-            meta={k: v for k, v in meta.items() if not k.startswith("io.modelcontextprotocol/")},
+            meta=forwarded(meta),
             caller=caller,
             request_id=request_id,
             report=ctx.session.report_progress if wanted else None,
+            asker=Asker.of(ctx, caller.name),
         )
+
+
+def forwarded(meta: object) -> Json:
+    """What a client says beside its request that is for the server, not for us."""
+    return {
+        key: value
+        for key, value in (meta.items() if isinstance(meta, Mapping) else ())
+        if key != "progressToken" and not key.startswith("io.modelcontextprotocol/")
+    }
 
 
 def count_calls(report: Report) -> Callable[[int, str], Awaitable[None]]:
@@ -111,6 +124,7 @@ class Tools:
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
+        self.desk = Desk()
         self.own: dict[str, Callable[[Call], Awaitable[Json]]] = {
             "code_execution": self._execute,
             "search_tools": self._search,
@@ -211,21 +225,30 @@ class Tools:
             found = find_tool(name, fleet.catalog) or expected(name, fleet.catalog)
         if found is None:
             raise LookupError(unknown(name, fleet.catalog))
-        result = dict(
-            await self.daemon.call(
+
+        async def send(client: Client | None, report: Report | None) -> Json:
+            return await self.daemon.call(
                 found.server,
                 found.tool,
                 arguments,
                 call.caller,
-                progress=call.report,
+                progress=report,
                 meta=call.meta or None,
+                client=client,
+            )
+
+        result = dict(
+            await self.desk.converse(
+                call.asker, str(found), send, legacy=self.is_legacy(found.server)
             )
         )
-        if result.get("resultType", "complete") != "complete":
-            message = f"{found} asks its caller for more input, which this proxy does not pass on"
-            raise CallError("UPSTREAM_ERROR", message)
-        result.setdefault("content", [])
+        if result.get("resultType") != "input_required":
+            result.setdefault("content", [])
         return result
+
+    def is_legacy(self, server: str) -> bool:
+        connection = self.daemon.fleet.connections().get(server)
+        return connection is not None and connection.era == "legacy"
 
 
 def expected(name: str, catalog: Catalog) -> ToolId | None:

@@ -40,6 +40,9 @@ class FakeFleet:
         self.callbacks: list[Callable[[Catalog], None]] = []
         self.coming: list[Catalog] = []
 
+    def connections(self) -> dict[str, Any]:
+        return {}
+
     async def settled(self, names: object = None) -> None:
         for catalog in self.coming:
             self.show(catalog)
@@ -129,7 +132,7 @@ class FakeDaemon:
             self.cancelled.set()
             raise
 
-    async def call(self, server, tool, arguments, caller, *, progress=None, meta=None):
+    async def call(self, server, tool, arguments, caller, *, progress=None, meta=None, client=None):
         self.called.append((server, tool, dict(arguments), meta))
         if tool == "wait":
             await self.wait()

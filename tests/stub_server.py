@@ -53,6 +53,11 @@ USER = {
     "properties": {"username": {"type": "string", "description": "Login name."}},
     "required": ["username"],
 }
+WORD = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+QUESTION = {
+    "method": "elicitation/create",
+    "params": {"mode": "form", "message": "Which word?", "requestedSchema": WORD},
+}
 TOOLS = {
     "echo": ("Give the arguments back.", OBJECT),
     "json_text": ("Give the arguments back as JSON in a text block.", OBJECT),
@@ -128,6 +133,8 @@ def options() -> argparse.Namespace:
     flag("--page", type=int, default=0, metavar="N", help="list so many tools at a time")
     flag("--ttl", type=int, default=0, metavar="MS", help="how long the list holds (modern)")
     flag("--instructions", default="Stub instructions.")
+    flag("--library", metavar="WORD", help="have prompts and resources, and a tool that asks")
+    flag("--broken-library", action="store_true", help="refuse to list prompts and resources")
     flag("--leave", action="store_true", help="end after the first tools/list")
     return parser.parse_args()
 
@@ -144,6 +151,11 @@ class Stub:
             {"name": f"tool_{n}", "description": f"Tool {n}.", "inputSchema": OBJECT}
             for n in range(chosen.tools)
         ]
+        if chosen.library:
+            for name in ("ask", "grow_library"):
+                self.tools.append({"name": name, "description": name, "inputSchema": OBJECT})
+        self.shelf = Shelf(chosen.library or "")
+        self.asked: dict[str, tuple[threading.Event, list]] = {}
         self.malformed = MALFORMED if chosen.malformed else []
         self.calls: dict[object, threading.Event] = {}
         self.listeners: list[object] = []
@@ -167,6 +179,10 @@ class Stub:
             message = json.loads(line)
             if not self.options.mute and "method" in message:
                 self.hear(message)
+            elif not self.options.mute and message.get("id") in self.asked:
+                event, answers = self.asked[message["id"]]
+                answers.append(message.get("result") or message.get("error"))
+                event.set()
 
     def hear(self, message: dict) -> None:
         method, params = message["method"], message.get("params") or {}
@@ -188,7 +204,10 @@ class Stub:
             if self.options.silent:
                 return None
             return refusal(-32601 if modern else -32022, "another era", {"supported": [MODERN]})
-        capabilities = {"tools": {"listChanged": True}}
+        capabilities: dict = {"tools": {"listChanged": True}}
+        if self.options.library:
+            changing = {"listChanged": True}
+            capabilities |= {"prompts": changing, "resources": changing, "completions": {}}
         if method in ("initialize", "server/discover") and self.options.slow_init:
             time.sleep(self.options.slow_init)
         match method:
@@ -209,12 +228,18 @@ class Stub:
                 return self.listing(params, modern)
             case "subscriptions/listen":
                 self.listeners.append(number)
-                wanted = {"toolsListChanged": True}
+                wanted = params.get("notifications") or {"toolsListChanged": True}
                 acknowledged = {"notifications": wanted, "_meta": {ID_KEY: number}}
                 self.send(
                     {"method": "notifications/subscriptions/acknowledged", "params": acknowledged}
                 )
                 return None
+        if self.options.library and (found := self.shelf.answer(method, params)) is not None:
+            if self.options.broken_library and method.endswith("/list"):
+                return refusal(-32603, "the shelf is broken")
+            if modern and "result" in found:
+                found = stamped(ttlMs=0, cacheScope="public", **found["result"])
+            return found
         return refusal(-32601, f"Method not found: {method}")
 
     def listing(self, params: dict, modern: bool) -> dict:
@@ -226,8 +251,8 @@ class Stub:
             return stamped(ttlMs=self.options.ttl, cacheScope="private", **shown)
         return result(**shown)
 
-    def changed(self) -> None:
-        method = "notifications/tools/list_changed"
+    def changed(self, kind: str = "tools") -> None:
+        method = f"notifications/{kind}/list_changed"
         if self.handshake:
             self.send({"method": method})
         for number in self.listeners:
@@ -244,7 +269,10 @@ class Stub:
             self.in_flight += name != "stats"
             self.high_water = max(self.high_water, self.in_flight)
         try:
-            answer = self.run(name, args, params.get("_meta") or {}, stopped)
+            if name == "ask" and self.options.library:
+                answer = self.ask(number, params)
+            else:
+                answer = self.run(name, args, params.get("_meta") or {}, stopped)
         finally:
             with self.lock:
                 del self.calls[number]
@@ -261,6 +289,26 @@ class Stub:
             self.send({"id": number, **answer})
         if name in ("grow", "shrink"):
             self.changed()
+        if name == "grow_library":
+            self.shelf.grow()
+            self.changed("prompts")
+            self.changed("resources")
+
+    def ask(self, number: object, params: dict) -> dict:
+        """Ask for a word, in the way of the era, and say it."""
+        meta = params.get("_meta") or {}
+        if "io.modelcontextprotocol/protocolVersion" in meta:
+            capabilities = meta.get("io.modelcontextprotocol/clientCapabilities") or {}
+            if "inputResponses" in params:
+                answer = {**params["inputResponses"]["w"], "state": params.get("requestState")}
+                return data(answer)
+            asked = {"resultType": "input_required", "inputRequests": {"w": QUESTION}, "requestState": "s:1", "x-own": sorted(capabilities)}  # fmt: skip
+            return {"result": asked}
+        key = f"ask-{number}"
+        event, answers = self.asked[key] = (threading.Event(), [])
+        self.send({"id": key, **QUESTION})
+        event.wait()
+        return data(answers[0])
 
     def run(self, name: str, args: dict, meta: dict, stopped: threading.Event) -> dict:
         match name:
@@ -347,6 +395,53 @@ class Stub:
             if reset:
                 self.reset()
         return data(seen)
+
+
+class Shelf:
+    """Prompts and resources: one address is everyone's, the others have a word in them."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+        self.prompts = [{"name": "greet", "arguments": [{"name": "who", "required": True}], "x-own": 1}]  # fmt: skip
+        self.resources = [
+            {"uri": "file:///shared", "name": "shared"},
+            {"uri": f"file:///{word}/one", "name": "one"},
+        ]
+        self.templates = [
+            {"uriTemplate": f"{word}://{{id}}", "name": "by id"},
+            {"uriTemplate": "any://{id}", "name": "any"},
+        ]
+
+    def grow(self) -> None:
+        self.prompts.append({"name": "more"})
+        self.resources.append({"uri": f"file:///{self.word}/more", "name": "more"})
+
+    def answer(self, method: str, params: dict) -> dict | None:
+        match method:
+            case "prompts/list":
+                return result(prompts=[{"description": "no name"}, *self.prompts])
+            case "prompts/get":
+                if params["name"] not in [each["name"] for each in self.prompts]:
+                    return refusal(-32602, f"no prompt {params['name']}")
+                words = f"{self.word} greets {(params.get('arguments') or {}).get('who')}"
+                message = {"role": "user", "content": {"type": "text", "text": words}}
+                return result(messages=[message])
+            case "resources/list":
+                if params.get("cursor") is None:
+                    return result(resources=self.resources[:1], nextCursor="rest")
+                return result(resources=self.resources[1:])
+            case "resources/templates/list":
+                return result(resourceTemplates=self.templates)
+            case "resources/read":
+                uri = params["uri"]
+                if uri == "any://nothing":
+                    return refusal(-32002, "Resource not found", {"uri": uri})
+                return result(contents=[{"uri": uri, "text": f"{self.word} has {uri}"}])
+            case "completion/complete":
+                named = params["ref"].get("name") or params["ref"].get("uri")
+                value = f"{self.word}:{named}:{params['argument']['value']}"
+                return result(completion={"values": [value]})
+        return None
 
 
 def result(**members: object) -> dict:

@@ -17,7 +17,7 @@ LAYERS = [
     {"cli"},
     {"serve"},
     {"proxy", "api"},
-    {"guard", "toolbox", "offer", "framing", "admin"},
+    {"guard", "toolbox", "offer", "framing", "admin", "library", "asking"},
     {"daemon"},
     {"execution", "discovery", "configuration"},
     {"request", "script", "declarations", "search", "synonyms", "typings", "hints"},

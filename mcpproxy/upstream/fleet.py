@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import anyio
 import anyio.abc
@@ -314,13 +314,13 @@ class _Call:
             return await self._send(connection)
         except MCPError as error:
             if not _forgotten(error, connection):
-                raise self._failure(error, connection) from error
+                self._fail(error, connection)
         self.link.drop(connection, "the server has forgotten our session")
         connection = await _connection(self.link)
         try:
             return await self._send(connection)
         except MCPError as error:
-            raise self._failure(error, connection) from error
+            self._fail(error, connection)
 
     async def _send(self, connection: Connection) -> Json:
         """Raises `MCPError`, and `CallError` when it takes too long."""
@@ -338,6 +338,12 @@ class _Call:
             f"{link.settings.name}:{self.what} did not answer within {seconds:g} s (call_tool_timeout); "
             "the server was told to cancel it, but whether it took effect is unknown",
         )
+
+    def _fail(self, error: MCPError, connection: Connection) -> NoReturn:
+        failure = self._failure(error, connection)
+        if failure is error:
+            raise error  # not from itself: whoever walks the chain of causes would never end
+        raise failure from error
 
     def _failure(self, error: MCPError, connection: Connection) -> Exception:
         where = f"{self.link.settings.name}:{self.what}"

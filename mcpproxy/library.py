@@ -1,0 +1,338 @@
+"""Prompts and resources of all servers, as if they were one server's.
+
+Listings are fetched when somebody asks and kept with the connection they came from. A server that
+doesn't list costs its own entries. Names and addresses are looked up among what exists; only where
+that says nothing, a name's beginning says whose it is.
+
+    a prompt        server__name
+    a resource      its own URI, or mcpproxy://resources/server/URI where two servers have that one
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+from weakref import WeakKeyDictionary
+
+import anyio
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from mcpproxy.errors import CallError
+from mcpproxy.names import LONGEST, SEPARATORS, close
+
+if TYPE_CHECKING:
+    from mcpproxy.upstream.connection import Connection
+    from mcpproxy.upstream.fleet import Fleet
+
+logger = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+Send = Callable[[str, str, Json], Awaitable[Json]]
+"""Server, method and parameters to the server's raw result."""
+
+PROMPTS, RESOURCES, TEMPLATES = "prompts/list", "resources/list", "resources/templates/list"
+KEYS = {
+    PROMPTS: ("prompts", "name"),
+    RESOURCES: ("resources", "uri"),
+    TEMPLATES: ("resourceTemplates", "uriTemplate"),
+}
+"""Of each list: the member of the result, and the member of an entry that names it."""
+
+WRAPPED = "mcpproxy://resources/"
+HOLD_SECONDS = 60.0
+FAILED_SECONDS = 5.0
+"""How long a server that didn't list isn't asked again."""
+LISTING_SECONDS = 5.0
+"""How long everyone waits for the slowest server."""
+MOST_ENTRIES = 20_000
+PAGE = 500
+
+
+@dataclass
+class Listing:
+    """One list of one connection."""
+
+    entries: list[Json] = field(default_factory=list)
+    until: float = -math.inf
+    edition: int = 0
+    """Goes up when the server says that the list is another."""
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something that a server lists, under the name that we show."""
+
+    server: str
+    own: str
+    shown: str
+    definition: Mapping[str, Any]
+
+
+def wrap(server: str, uri: str) -> str:
+    """A URI or a template of URIs that says whose it is."""
+    return f"{WRAPPED}{quote(server, safe='')}/{uri}"
+
+
+def unwrap(uri: str) -> tuple[str, str] | None:
+    """Server and URI, where `wrap` made this."""
+    server, slash, own = uri.removeprefix(WRAPPED).partition("/")
+    return (unquote(server), own) if uri.startswith(WRAPPED) and slash and own else None
+
+
+class Library:
+    """See the module."""
+
+    def __init__(self, fleet: Fleet, changed: Callable[[str], None]) -> None:
+        self._fleet = fleet
+        self._changed = changed
+        """Told "prompts" or "resources" when a list that was shown is another."""
+        self._kept: WeakKeyDictionary[Connection, dict[str, Listing]] = WeakKeyDictionary()
+        self._offers: dict[str, frozenset[str]] = {}
+
+    # what there is
+
+    def offers(self) -> frozenset[str]:
+        """Which of prompts, resources and completions some server has, as far as is known."""
+        for server, connection in self._fleet.connections().items():
+            self._offers[server] = frozenset(connection.offers)
+        known = (self._offers.get(each, frozenset()) for each in self._fleet.catalog.servers)
+        return frozenset({"prompts", "resources", "completions"}).intersection(
+            frozenset().union(*known)
+        )
+
+    def sources(self, kind: str) -> dict[str, Connection]:
+        """The open connections that have prompts, or resources."""
+        return {
+            server: connection
+            for server, connection in self._fleet.connections().items()
+            if kind in connection.offers
+        }
+
+    async def entries(self, method: str) -> list[Entry]:
+        """Everything of one kind, under names that are unique."""
+        kind = "prompts" if method == PROMPTS else "resources"
+        sources = self.sources(kind)
+        async with anyio.create_task_group() as tasks:
+            for server, connection in sources.items():
+                tasks.start_soon(self._refresh, server, connection, method)
+        listed = [
+            (server, entry)
+            for server, connection in sources.items()
+            for entry in self._listing(connection, method).entries
+        ]
+        key = KEYS[method][1]
+        return list(_named(listed, key) if method == PROMPTS else _addressed(listed, key))
+
+    async def page(self, method: str, cursor: object) -> Json:
+        """One page of a list, as the wire has it."""
+        member, key = KEYS[method]
+        entries = await self.entries(method)
+        mark = hashlib.sha256("\0".join(each.shown for each in entries).encode()).hexdigest()[:16]
+        start = 0
+        if cursor is not None:
+            number, _, edition = str(cursor).partition(".")
+            if edition != mark or not number.isascii() or not number.isdigit():
+                message = "there is no such cursor: the list is another now; begin anew"
+                raise MCPError(types.INVALID_PARAMS, message)
+            start = int(number[:9])
+        shown = [{**each.definition, key: each.shown} for each in entries[start : start + PAGE]]
+        more = {"nextCursor": f"{start + PAGE}.{mark}"} if start + PAGE < len(entries) else {}
+        return {member: shown, **more}
+
+    def _listing(self, connection: Connection, method: str) -> Listing:
+        return self._kept.setdefault(connection, {}).setdefault(method, Listing())
+
+    async def _refresh(self, server: str, connection: Connection, method: str) -> None:
+        """Have the list of one connection at hand, or the one before, or none."""
+        listing = self._listing(connection, method)
+        connection.heard = lambda kind: self._heard(connection, kind)
+        with anyio.move_on_after(LISTING_SECONDS):
+            async with listing.lock:
+                if anyio.current_time() < listing.until:
+                    return
+                edition = listing.edition
+                # However this ends, the server isn't asked again at once.
+                listing.until = anyio.current_time() + FAILED_SECONDS
+                try:
+                    listing.entries, held = await self._fetch(server, method)
+                except (CallError, MCPError) as error:
+                    if not (isinstance(error, MCPError) and error.code == types.METHOD_NOT_FOUND):
+                        logger.warning("server '%s' did not answer %s: %s", server, method, error)
+                        return
+                    listing.entries, held = [], HOLD_SECONDS
+                if edition == listing.edition:
+                    listing.until = anyio.current_time() + held
+                else:
+                    listing.until = -math.inf
+                return
+        logger.warning("server '%s' has not answered %s so far", server, method)
+
+    def _heard(self, connection: Connection, kind: str) -> None:
+        for method, listing in self._kept.get(connection, {}).items():
+            if method.startswith(kind):
+                listing.until = -math.inf
+                listing.edition += 1
+        self._changed(kind)
+
+    async def _fetch(self, server: str, method: str) -> tuple[list[Json], float]:
+        member, key = KEYS[method]
+        found: dict[str, Json] = {}
+        held = HOLD_SECONDS
+        cursors: set[str] = set()
+        params: Json = {}
+        while len(found) < MOST_ENTRIES:
+            page = await self._fleet.request(server, method, params)
+            entries = page.get(member)
+            for entry in entries if isinstance(entries, list) else []:
+                if isinstance(entry, dict) and isinstance(entry.get(key), str):
+                    found.setdefault(entry[key], entry)
+                else:
+                    logger.warning(
+                        "server '%s': an entry of %s without %s is left out", server, method, key
+                    )
+            if isinstance(ttl := page.get("ttlMs"), int | float) and ttl > 0:
+                held = min(held, max(1.0, ttl / 1000))
+            cursor = page.get("nextCursor")
+            if not isinstance(cursor, str) or not cursor or cursor in cursors:
+                break
+            cursors.add(cursor)
+            params = {"cursor": cursor}
+        return list(found.values()), held
+
+    # whose something is
+
+    async def find_prompt(self, name: str) -> tuple[str, str]:
+        """Server and own name of a prompt. Raises `MCPError`."""
+        fitting = [
+            (server, name[len(server) + len(separator) :])
+            for server in sorted(self._fleet.catalog.servers, key=len, reverse=True)
+            for separator in SEPARATORS
+            if name.startswith(server + separator) and len(name) > len(server + separator)
+        ]
+        if len(fitting) == 1:
+            return fitting[0]
+        entries = await self.entries(PROMPTS)
+        for entry in entries:
+            if entry.shown == name:
+                return entry.server, entry.own
+        if fitting:
+            return fitting[0]
+        near = close(name, [entry.shown for entry in entries])
+        hint = f"; did you mean {' or '.join(near)}?" if near else ": prompts/list has them all"
+        raise MCPError(types.INVALID_PARAMS, f'there is no prompt "{name[:LONGEST]}"{hint}')
+
+    async def find_resource(self, uri: str) -> tuple[str, str]:
+        """Server and own URI of a resource. Raises `MCPError`."""
+        if (wrapped := unwrap(uri)) is not None and wrapped[0] in self._fleet.catalog.servers:
+            return wrapped
+        listed = await self.entries(RESOURCES)
+        owners = [entry.server for entry in listed if entry.own == uri]
+        if not owners:
+            owners = _of_templates(uri, await self.entries(TEMPLATES))
+        if not owners:
+            owners = list(self.sources("resources"))
+        if len(owners) == 1:
+            return owners[0], uri
+        ways = " or ".join(wrap(server, uri[:LONGEST]) for server in owners[:3])
+        message = f"which server's resource this is isn't clear: ask for {ways}"
+        if not owners:
+            message = "there is no such resource: no server that is connected has any"
+        raise MCPError(types.INVALID_PARAMS, message, {"uri": uri[:LONGEST]})
+
+    # requests
+
+    async def get_prompt(self, params: Json, send: Send) -> Json:
+        server, name = await self.find_prompt(_text(params, "name"))
+        return await send(server, "prompts/get", {**params, "name": name})
+
+    async def read(self, params: Json, send: Send) -> Json:
+        uri = _text(params, "uri")
+        server, own = await self.find_resource(uri)
+        result = await send(server, "resources/read", {**params, "uri": own})
+        contents = result.get("contents")
+        if own != uri and isinstance(contents, list):
+            result = {**result, "contents": [_rewrapped(server, each) for each in contents]}
+        return result
+
+    async def complete(self, params: Json, send: Send) -> Json:
+        """Suggestions for an argument of a prompt or of a resource template."""
+        ref = params.get("ref")
+        kind = ref.get("type") if isinstance(ref, Mapping) else None
+        if not isinstance(ref, Mapping) or kind not in ("ref/prompt", "ref/resource"):
+            raise MCPError(types.INVALID_PARAMS, "ref.type must be ref/prompt or ref/resource")
+        if kind == "ref/prompt":
+            server, own = await self.find_prompt(_text(ref, "name"))
+            named = {**ref, "name": own}
+        else:
+            server, own = await self._find_template(_text(ref, "uri"))
+            named = {**ref, "uri": own}
+        connection = self._fleet.connections().get(server)
+        if connection is not None and "completions" not in connection.offers:
+            return {"completion": {"values": []}}
+        return await send(server, "completion/complete", {**params, "ref": named})
+
+    async def _find_template(self, uri: str) -> tuple[str, str]:
+        for entry in await self.entries(TEMPLATES):
+            if entry.shown == uri:
+                return entry.server, entry.own
+        return await self.find_resource(uri)
+
+
+def _text(params: Mapping[str, Any], key: str) -> str:
+    value = params.get(key)
+    if not isinstance(value, str):
+        raise MCPError(types.INVALID_PARAMS, f"{key} must be a string")
+    return value
+
+
+def _rewrapped(server: str, content: Any) -> Any:
+    if isinstance(content, dict) and isinstance(content.get("uri"), str):
+        return {**content, "uri": wrap(server, content["uri"])}
+    return content
+
+
+def _named(listed: list[tuple[str, Json]], key: str) -> Iterator[Entry]:
+    taken: set[str] = set()
+    for server, entry in listed:
+        own = entry[key]
+        spelled = (f"{server}{separator}{own}" for separator in ("__", ".", "/", ":"))
+        shown = next((name for name in spelled if name not in taken), None)
+        if shown is not None:
+            taken.add(shown)
+            yield Entry(server, own, shown, entry)
+
+
+def _addressed(listed: list[tuple[str, Json]], key: str) -> Iterator[Entry]:
+    count: dict[str, int] = {}
+    for _, entry in listed:
+        count[entry[key]] = count.get(entry[key], 0) + 1
+    for server, entry in listed:
+        own = entry[key]
+        unique = count[own] == 1 and not own.startswith(WRAPPED)
+        yield Entry(server, own, own if unique else wrap(server, own), entry)
+
+
+def _of_templates(uri: str, templates: list[Entry]) -> list[str]:
+    """The servers whose templates fit best: by what stands before and after the variables.
+
+    Not by regular expressions: whoever writes a template could make one that takes for ever.
+    """
+    best, owners = -1, dict[str, None]()
+    for entry in templates:
+        head, brace, _ = entry.own.partition("{")
+        tail = entry.own.rpartition("}")[2] if brace else ""
+        fits = uri.startswith(head) and uri.endswith(tail) and len(head) + len(tail) <= len(uri)
+        if not fits or (not brace and uri != head):
+            continue
+        if len(head) > best:
+            best, owners = len(head), {}
+        if len(head) == best:
+            owners[entry.server] = None
+    return list(owners)

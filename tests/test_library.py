@@ -1,0 +1,303 @@
+"""Prompts, resources and questions of real servers, through the faces, in both eras on both sides."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from fakes import FakeDaemon
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    ElicitResult,
+    PromptListChangedNotification,
+    PromptReference,
+    ResourceListChangedNotification,
+    ResourceTemplateReference,
+)
+from test_proxy import ERAS, said
+from upstreams import open_stubs, stub
+
+from mcpproxy import asking
+from mcpproxy.catalog import EMPTY
+from mcpproxy.library import unwrap, wrap
+from mcpproxy.proxy import open_mcp
+
+SERVER_ERAS = ("legacy", "modern")
+
+
+class Real(FakeDaemon):
+    """A fleet of real servers behind the fake daemon's verbs."""
+
+    def __init__(self, fleet):
+        super().__init__(EMPTY)
+        self.fleet = fleet
+
+    async def call(self, server, tool, arguments, caller, **options):
+        return await self.fleet.call(server, tool, arguments, **options)
+
+    async def request(self, server, method, params, caller, **options):
+        return await self.fleet.request(server, method, params, **options)
+
+
+def shelf(word, *flags, era="both", **settings):
+    return stub("--library", word, "--era", era, *flags, name=word, **settings)
+
+
+@asynccontextmanager
+async def library(tmp_path, *servers, era="2026-07-28", path="/mcp/all", **options):
+    async with (
+        open_stubs(tmp_path, *servers) as fleet,
+        open_mcp(Real(fleet)) as face,
+        Client(
+            face.faces[path].server,
+            mode="legacy" if era == "legacy" else "auto",
+            cache=None,
+            **options,
+        ) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("server_era", SERVER_ERAS)
+@pytest.mark.parametrize("era", ERAS)
+async def test_prompts_of_all_servers_are_listed_and_read(tmp_path, era, server_era):
+    servers = shelf("red", era=server_era), shelf("blue", era=server_era), stub()
+    async with library(tmp_path, *servers, era=era) as client:
+        assert client.server_capabilities.prompts.list_changed
+        listed = (await client.list_prompts()).prompts
+        assert [prompt.name for prompt in listed] == ["red__greet", "blue__greet"]
+        assert listed[0].arguments[0].name == "who" and listed[0].arguments[0].required
+        for name in ("blue__greet", "blue:greet"):
+            got = await client.get_prompt(name, {"who": "Ada"})
+            assert got.messages[0].content.text == "blue greets Ada"
+        with pytest.raises(MCPError, match="no prompt other"):
+            await client.get_prompt("red__other")
+        with pytest.raises(MCPError, match="did you mean red__greet"):
+            await client.get_prompt("redgreet")
+
+
+@pytest.mark.parametrize("server_era", SERVER_ERAS)
+@pytest.mark.parametrize("era", ERAS)
+async def test_resources_keep_their_address_where_it_is_unique(tmp_path, era, server_era):
+    servers = shelf("red", era=server_era), shelf("blue", era=server_era)
+    async with library(tmp_path, *servers, era=era) as client:
+        assert not client.server_capabilities.resources.subscribe
+        listed = [str(each.uri) for each in (await client.list_resources()).resources]
+        assert listed == [
+            "mcpproxy://resources/red/file:///shared",
+            "file:///red/one",
+            "mcpproxy://resources/blue/file:///shared",
+            "file:///blue/one",
+        ]
+        for uri in listed:
+            (content,) = (await client.read_resource(uri)).contents
+            word = "red" if "/red" in uri else "blue"
+            assert str(content.uri) == uri
+            assert content.text.startswith(f"{word} has file:///")
+        with pytest.raises(MCPError, match="mcpproxy://resources/red/file:///shared or"):
+            await client.read_resource("file:///shared")
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_templates_say_whose_a_resource_is(tmp_path, era):
+    async with library(tmp_path, shelf("red"), shelf("blue"), era=era) as client:
+        listed = (await client.list_resource_templates()).resource_templates
+        assert [each.uri_template for each in listed] == [
+            "red://{id}",
+            "mcpproxy://resources/red/any://{id}",
+            "blue://{id}",
+            "mcpproxy://resources/blue/any://{id}",
+        ]
+        (content,) = (await client.read_resource("blue://7")).contents
+        assert content.text == "blue has blue://7"
+        with pytest.raises(MCPError) as caught:
+            await client.read_resource("mcpproxy://resources/red/any://nothing")
+        assert caught.value.code == (-32002 if era == "legacy" else -32602)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_arguments_are_completed_by_the_server_that_has_them(tmp_path, era):
+    async with library(tmp_path, shelf("red"), shelf("blue"), era=era) as client:
+        argument = {"name": "who", "value": "A"}
+        for ref, word in (
+            (PromptReference(name="blue__greet"), "blue:greet:A"),
+            (ResourceTemplateReference(uri="red://{id}"), "red:red://{id}:A"),
+            (ResourceTemplateReference(uri=wrap("red", "any://{id}")), "red:any://{id}:A"),
+        ):
+            assert (await client.complete(ref, argument)).completion.values == [word]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_server_that_does_not_list_costs_its_own_entries(tmp_path, era):
+    servers = shelf("red", "--broken-library"), shelf("blue")
+    async with library(tmp_path, *servers, era=era) as client:
+        assert [each.name for each in (await client.list_prompts()).prompts] == ["blue__greet"]
+        uris = [str(each.uri) for each in (await client.list_resources()).resources]
+        assert uris == ["file:///shared", "file:///blue/one"]
+
+
+async def test_a_long_list_has_pages(tmp_path, monkeypatch):
+    monkeypatch.setattr("mcpproxy.library.PAGE", 3)
+    async with library(tmp_path, shelf("red"), shelf("blue")) as client:
+        first = await client.list_resources()
+        second = await client.list_resources(cursor=first.next_cursor)
+        assert [len(first.resources), len(second.resources)] == [3, 1]
+        assert second.next_cursor is None
+        assert first.ttl_ms > 0 and first.cache_scope == "private"
+        for cursor in ("3", "x", "3.0", "-1." + first.next_cursor.split(".")[1]):
+            with pytest.raises(MCPError, match="cursor"):
+                await client.list_resources(cursor=cursor)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_nothing_is_announced_that_no_server_has(tmp_path, era):
+    async with library(tmp_path, stub(), era=era) as client:
+        offers = client.server_capabilities
+        assert offers.prompts is offers.resources is offers.completions is None
+        assert offers.tools is not None
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_small_face_keeps_to_its_own_prompt(tmp_path, era):
+    async with library(tmp_path, shelf("red"), era=era, path="/mcp") as client:
+        assert client.server_capabilities.resources is None
+        listed = (await client.list_prompts()).prompts
+        assert [prompt.name for prompt in listed] == ["reusable_code_guide"]
+
+
+@pytest.mark.parametrize("server_era", SERVER_ERAS)
+async def test_modern_clients_hear_of_new_prompts_and_resources(tmp_path, server_era):
+    async with library(tmp_path, shelf("red", era=server_era)) as client:
+        assert len((await client.list_prompts()).prompts) == 1
+        assert len((await client.list_resources()).resources) == 2
+        async with client.listen(prompts_list_changed=True, resources_list_changed=True) as events:
+            await client.call_tool("red__grow_library", {})
+            heard = set()
+            with anyio.fail_after(5):
+                async for event in events:
+                    heard.add(type(event).__name__)
+                    if len(heard) == 2:
+                        break
+        assert len((await client.list_prompts()).prompts) == 2
+        assert len((await client.list_resources()).resources) == 3
+
+
+async def test_legacy_clients_hear_of_new_prompts_and_resources(tmp_path):
+    heard = {PromptListChangedNotification: anyio.Event(), ResourceListChangedNotification: anyio.Event()}  # fmt: skip
+
+    async def hear(message):
+        if type(message) in heard:
+            heard[type(message)].set()
+
+    async with library(tmp_path, shelf("red"), era="legacy", message_handler=hear) as client:
+        await client.list_prompts()
+        await client.list_resources()
+        with anyio.fail_after(5):
+            while not all(event.is_set() for event in heard.values()):
+                # The client opens its stream for notices in its own time.
+                await client.call_tool("red__grow_library", {})
+
+
+# ── questions ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def answer(context, params):
+    assert params.message == "Which word?"
+    return ElicitResult(action="accept", content={"word": "yes"})
+
+
+@pytest.mark.parametrize("server_era", SERVER_ERAS)
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_question_reaches_the_client_that_made_the_call(tmp_path, era, server_era):
+    way = library(tmp_path, shelf("red", era=server_era), era=era, elicitation_callback=answer)
+    async with way as client:
+        with anyio.fail_after(5):
+            result = await client.call_tool("red__ask", {})
+    told = json.loads(said(result))
+    assert told["content"] == {"word": "yes"} and told["action"] == "accept"
+    assert told.get("state") == ("s:1" if server_era == "modern" else None)
+
+
+async def test_a_modern_question_passes_through_as_it_is(tmp_path):
+    async with library(tmp_path, shelf("red"), elicitation_callback=answer) as client:
+        asked = await client.session.call_tool("red__ask", {}, allow_input_required=True)
+        assert asked.request_state == "s:1" and list(asked.input_requests) == ["w"]
+
+
+@pytest.mark.parametrize(
+    ("era", "server_era", "part"),
+    [
+        ("legacy", "modern", "has not declared that it answers elicitation"),
+        ("legacy", "legacy", "has not declared that it answers elicitation"),
+        ("2026-07-28", "legacy", "does not answer elicitation/create"),
+    ],
+)
+async def test_a_client_that_answers_nothing_is_not_asked(tmp_path, era, server_era, part):
+    async with library(tmp_path, shelf("red", era=server_era), era=era) as client:
+        with anyio.fail_after(5):
+            result = await client.call_tool("red__ask", {})
+    assert part in said(result)
+
+
+@pytest.mark.parametrize("server_era", SERVER_ERAS)
+async def test_a_script_is_not_asked(tmp_path, server_era):
+    async with open_stubs(tmp_path, shelf("red", era=server_era)) as fleet:
+        with anyio.fail_after(5):
+            try:
+                told = json.dumps(await fleet.call("red", "ask", {}))
+            except Exception as error:
+                told = f"{error.code} {error}"
+    assert "a script can't answer questions" in told
+    assert server_era == "legacy" or told.startswith("UPSTREAM_ERROR")
+
+
+async def test_a_question_while_several_calls_run_is_refused(tmp_path):
+    way = library(tmp_path, shelf("red", era="legacy"), elicitation_callback=answer)
+    async with way as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(client.call_tool, "red__hang", {})
+        with anyio.fail_after(5):
+            while json.loads(said(await client.call_tool("red__stats", {})))["in_flight"] == 0:
+                await anyio.lowlevel.checkpoint()
+            result = await client.call_tool("red__ask", {})
+        tasks.cancel_scope.cancel()
+    assert "whom to ask is unknown" in said(result)
+
+
+async def test_an_answer_that_comes_too_late_is_told_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(asking, "KEPT_SECONDS", 0)
+    way = library(tmp_path, shelf("red", era="legacy"), elicitation_callback=answer)
+    async with way as client:
+        asked = await client.session.call_tool("red__ask", {}, allow_input_required=True)
+        assert asked.request_state.startswith(asking.TOKEN)
+        await anyio.wait_all_tasks_blocked()
+        late = await client.session.call_tool(
+            "red__ask", {}, input_responses={}, request_state=asked.request_state
+        )
+        assert late.is_error and "is gone" in said(late)
+        assert json.loads(said(await client.call_tool("red__stats", {})))["in_flight"] >= 0
+
+
+async def test_a_question_is_answered_only_by_who_was_asked(tmp_path):
+    way = library(tmp_path, shelf("red", era="legacy"), elicitation_callback=answer)
+    async with way as client:
+        asked = await client.session.call_tool("red__ask", {}, allow_input_required=True)
+        state = asked.request_state
+        other = await client.session.call_tool(
+            "red__echo", {}, input_responses={}, request_state=state
+        )
+        assert other.is_error and "is gone" in said(other)
+        own = await client.session.call_tool(
+            "red__ask", {}, input_responses={}, request_state=state
+        )
+        assert "the client gave no answer" in said(own)
+
+
+@pytest.mark.parametrize("server", ["a", "my server", "a/b", "Ä"])
+@pytest.mark.parametrize(
+    "uri", ["file:///a/b?c=d#e", "x://{id}/{+more}", "mcpproxy://resources/a/b:c"]
+)
+def test_wrapping_is_reversible(server, uri):
+    assert unwrap(wrap(server, uri)) == (server, uri)
