@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import anyio
@@ -39,7 +40,7 @@ async def test_the_example_program_prints_what_it_says(tmp_path):
     loaded = load(
         tmp_path / "c.json", '{"mcpServers": [{"name": "time", "command": "mcp-server-time"}]}'
     )
-    environ = {**os.environ, "PATH": f"{Path(os.sys.executable).parent}:{os.environ['PATH']}"}
+    environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     with anyio.fail_after(30):
         async with open_daemon(loaded, environ, lasting=False) as daemon:
             body = {"code": block("ts"), "language": "typescript"}
@@ -70,3 +71,26 @@ def test_commands_exist(words):
 @pytest.mark.parametrize("page", re.findall(r"\]\(([\w/.-]+\.md)\)", README))
 def test_pages_that_are_linked_exist(page):
     assert (ROOT / page).is_file()
+
+
+async def test_the_quickstarts_program_runs_with_the_example_configuration(tmp_path):
+    example = (ROOT / "examples" / "mcp_config.json").read_text(encoding="utf-8")
+    loaded = load(tmp_path / "c.json", example)
+    assert loaded.warnings == []
+    repository = tmp_path / "repository"
+    git = ["git", "-C", str(repository), "-c", "user.name=t", "-c", "user.email=t@example.com"]
+    repository.mkdir()
+    for command in (
+        ["init", "--quiet"],
+        ["commit", "--quiet", "--allow-empty", "-m", "First step"],
+    ):
+        await anyio.run_process([*git, *command])
+    environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    code = (ROOT / "examples" / "quickstart.ts").read_text(encoding="utf-8")
+    body = {"code": code, "language": "typescript", "input": {"repo": str(repository)}}
+    with anyio.fail_after(30):
+        async with open_daemon(loaded, environ, lasting=False) as daemon:
+            reply = await daemon.execute(body, LOCAL, request_id="quickstart")
+    assert reply.ok, reply.envelope
+    assert reply.envelope["value"]["commits"] == ["Message: First step"]
+    assert len(reply.envelope["value"]["nine_in_utc"]) == 2
