@@ -451,7 +451,9 @@ async def test_the_last_list_of_a_server_that_is_down_is_known_and_a_change_is_k
     starts.write_text("1\n", encoding="ascii")
     async with open_stubs(tmp_path, stub(*flags), listings=kept) as fleet:
         await fleet.call("stub", "grow", {"name": "grown"})
-        await until(lambda: any('"grown"' in one.read_text(encoding="utf-8") for one in kept.glob("*.json")))
+        await until(
+            lambda: any('"grown"' in one.read_text(encoding="utf-8") for one in kept.glob("*.json"))
+        )
     starts.unlink()
     async with open_stubs(tmp_path, stub(*flags), listings=kept) as fleet:
         assert fleet.catalog.servers["stub"].state == "down"
