@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ def place(module: str) -> int:
     return next(n for n, layer in enumerate(LAYERS) if module in layer)
 
 
+@cache
 def modules() -> dict[str, set[str]]:
     """Each module or package and what it imports of ours, lazy imports included."""
     found: dict[str, set[str]] = {}
