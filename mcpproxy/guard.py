@@ -18,6 +18,7 @@ from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mcpproxy import logs
 from mcpproxy.policy import ADMIN, ANONYMOUS, LOCAL, Caller
 from mcpproxy.settings import Settings
 
@@ -61,6 +62,7 @@ class Guard:
         headers = {name.lower(): value for name, value in scope["headers"]}
         given = headers.get(b"x-request-id", b"").decode("latin-1")
         request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        logs.request.set(request_id)
         found = self._judge(scope, headers)
         if isinstance(found, Refusal):
             await refuse(send, found, request_id)

@@ -23,6 +23,7 @@ import uvicorn
 from anyio.abc import SocketListener, SocketStream, TaskStatus
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from mcpproxy import logs
 from mcpproxy.api import Api
 from mcpproxy.daemon import Daemon, open_daemon
 from mcpproxy.errors import ProxyError, SettingsError
@@ -289,7 +290,7 @@ def set_up_logs(level: str, file: Path | None) -> None:
 
     Raises `SettingsError`.
     """
-    layout = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    layout = logging.Formatter(logs.LAYOUT)
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if file is not None:
         try:
@@ -303,6 +304,7 @@ def set_up_logs(level: str, file: Path | None) -> None:
             raise SettingsError(f"the log can't be written: {error}") from error
     for handler in handlers:
         handler.setFormatter(layout)
+        handler.addFilter(logs.Marked())
         handler.addFilter(not_cut_off)
     logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
     logging.getLogger("mcpproxy").setLevel(LEVELS[level])

@@ -18,7 +18,7 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from mcpproxy import offer
+from mcpproxy import logs, offer
 from mcpproxy.asking import Asker, Desk
 from mcpproxy.discovery import near_names
 from mcpproxy.errors import CallError, Refused
@@ -136,6 +136,7 @@ class Tools:
 
     async def call(self, call: Call) -> Json:
         """The wire result, whatever happens; only cancellation passes."""
+        logs.request.set(call.request_id)
         verb = self.own.get(offer.OTHER_NAMES.get(call.name, call.name))
         try:
             return await (verb(call) if verb else self._upstream(call.name, call.arguments, call))

@@ -94,7 +94,9 @@ class Played:
         await anyio.lowlevel.checkpoint()
         match tool:
             case "nap":
-                for _ in range(200):  # turns of the loop, so that others get into flight
+                for _ in range(5000):  # turns of the loop, so that others get into flight
+                    if self.in_flight >= 8:
+                        break
                     await anyio.lowlevel.checkpoint()
             case "hang":
                 await anyio.sleep_forever()
