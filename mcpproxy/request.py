@@ -5,6 +5,7 @@ All surfaces pass their body through here, so what is refused on one is refused 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -155,6 +156,12 @@ def _input(body: Mapping[str, Any]) -> dict[str, Any]:
         raise Refused("INVALID_REQUEST", f"input must be an object, not {kind(given)}")
     if deeper(given, MAX_INPUT_DEPTH):
         raise Refused("INVALID_REQUEST", f"input is nested deeper than {MAX_INPUT_DEPTH} levels")
+    try:
+        json.dumps(given, allow_nan=False)
+    except ValueError:
+        raise Refused(
+            "INVALID_REQUEST", "input holds NaN or an infinity, which JSON has not"
+        ) from None
     return given
 
 

@@ -6,6 +6,8 @@ import anyio
 import pytest
 from world import open_world
 
+from mcpproxy.errors import Refused
+
 
 @pytest.fixture(scope="module")
 def anyio_backend():
@@ -450,3 +452,9 @@ async def test_a_deeply_nested_result_arrives_or_is_an_error_of_its_own(world, l
     arrived, code = await world.value(code)
     assert (arrived, code) in [(True, None), (False, "UPSTREAM_ERROR")]
     assert arrived or levels == 3000
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+async def test_an_input_that_is_no_json_is_refused_whoever_parsed_it(world, number):
+    with pytest.raises(Refused, match="input holds NaN or an infinity"):
+        await world.run("1", input={"rows": [{"n": number}]})
