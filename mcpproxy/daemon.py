@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 
 from mcpproxy import __version__, gates, names, request
+from mcpproxy.catalog import Catalog
 from mcpproxy.codecache import CodeCache, Kept
 from mcpproxy.configuration import Configuration
 from mcpproxy.discovery import Discovery
@@ -65,6 +66,10 @@ class Daemon:
         self.warnings = [*loaded.warnings, *said]
         self.server_errors = loaded.server_errors
         self.fleet.become(loaded.settings)
+
+    def catalog_for(self, caller: Caller) -> Catalog:
+        """The catalog as this caller sees it: what it may not use isn't in it."""
+        return self.fleet.catalog
 
     async def execute(
         self,
