@@ -34,7 +34,9 @@ from mcpproxy.upstream.stdio import Program, open_child
 if TYPE_CHECKING:
     from mcpproxy.settings import ServerSettings
 
-Way = Literal["stdio", "streamable-http", "sse"]
+Way = Literal["stdio", "streamable-http", "sse", "toolpack", "openapi"]
+INSIDE: frozenset[Way] = frozenset({"toolpack", "openapi"})
+"""Ways to a source in this process (`inside.py`)."""
 
 INHERITED = (
     "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "TZ", "TMPDIR",

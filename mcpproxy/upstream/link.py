@@ -27,6 +27,7 @@ from mcpproxy.catalog import Server, Tool
 from mcpproxy.errors import ProxyError
 from mcpproxy.upstream.connection import Connection, open_connection
 from mcpproxy.upstream.dial import (
+    INSIDE,
     Line,
     Secrets,
     Unreachable,
@@ -288,12 +289,12 @@ class Link:
         raise lost from why
 
     def _expected(self, way: Way) -> Era | None:
-        if way == "sse":
+        if way == "sse" or way in INSIDE:
             return "legacy"
         return self._era if self.settings.era == "auto" else self.settings.era
 
     def _sure(self, way: Way) -> bool:
-        return way == "sse" or self.settings.era != "auto"
+        return way == "sse" or way in INSIDE or self.settings.era != "auto"
 
     def _ready(
         self, connection: Connection, way: Way, definitions: Iterable[Mapping[str, Any]]
