@@ -116,12 +116,3 @@ def shown(server: ServerSettings) -> Json:
                 for name, value in found[key].items()
             }
     return found
-
-
-def count_of(text: str) -> int:
-    """The `tail` of a request. Raises `Refused`."""
-    if text.isdecimal() and len(text) < 6 and 0 < int(text) <= MOST_LINES:
-        return int(text)
-    raise Refused(
-        "INVALID_REQUEST", f"tail must be a number from 1 to {MOST_LINES}, not {text[:20]!r}"
-    )

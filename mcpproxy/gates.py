@@ -129,9 +129,9 @@ def _stay_here(uri: str) -> Any:
     raise ValueError(f"{uri} would have to be fetched")
 
 
-def fault(error: Any) -> str:
+def fault(error: Any, root: str = "args") -> str:
     """One violation: the path of the field and what the schema wants there."""
-    path = "args" + "".join(
+    path = root + "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path
     )
     return f"{path}: {error.message[:300]}"

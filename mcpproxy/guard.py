@@ -140,11 +140,15 @@ async def refuse(send: Send, refusal: Refusal, request_id: str) -> None:
 
 
 async def respond(
-    send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]] | None = None
+    send: Send,
+    status: int,
+    body: bytes,
+    headers: list[tuple[bytes, bytes]] | None = None,
+    content_type: str = "application/json",
 ) -> None:
-    """One whole JSON answer."""
+    """One whole answer."""
     fixed = [
-        (b"content-type", b"application/json"),
+        (b"content-type", content_type.encode()),
         (b"content-length", b"%d" % len(body)),
         (b"x-content-type-options", b"nosniff"),
     ]

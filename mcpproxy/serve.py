@@ -24,12 +24,12 @@ from anyio.abc import SocketListener, SocketStream, TaskStatus
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpproxy import logs
-from mcpproxy.api import Api
 from mcpproxy.daemon import Daemon, open_daemon
 from mcpproxy.errors import ProxyError, SettingsError
 from mcpproxy.guard import Guard
 from mcpproxy.paths import Places, private_directory
 from mcpproxy.proxy import McpFace, open_mcp
+from mcpproxy.rest.api import open_api
 from mcpproxy.settings import Loaded
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Router:
     """`/mcp…` to the MCP face, the rest to the API."""
 
     def __init__(self, daemon: Daemon, face: McpFace) -> None:
-        self._api = Api(daemon)
+        self._api = open_api(daemon)
         self._faces: dict[str, ASGIApp] = {
             path: face.app(path) for path in ("/mcp", "/mcp/call", "/mcp/all")
         }

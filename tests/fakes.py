@@ -99,6 +99,9 @@ class FakeDaemon:
         self.started = anyio.Event()
         self.cancelled = anyio.Event()
 
+    def catalog_for(self, caller) -> Catalog:
+        return self.fleet.catalog
+
     async def execute(self, body, caller, *, request_id, progress=None) -> Reply:
         self.executed.append((dict(body), caller.name, request_id))
         match body.get("code"):

@@ -10,13 +10,14 @@ import pytest
 from asgi import Client, ask, http
 from fakes import FakeDaemon, catalog, server
 
-from mcpproxy import api
-from mcpproxy.api import STATUS, Api
 from mcpproxy.catalog import Catalog
 from mcpproxy.errors import REFUSALS, Refused
 from mcpproxy.execution import Reply
 from mcpproxy.guard import Guard
 from mcpproxy.policy import ADMIN, Caller
+from mcpproxy.rest import code, routing
+from mcpproxy.rest.api import open_api
+from mcpproxy.rest.routing import STATUS
 from mcpproxy.scripts import Scripts
 from mcpproxy.settings import Settings
 
@@ -52,7 +53,7 @@ def daemon(tmp_path, anyio_backend):
 
 @pytest.fixture
 def app(daemon):
-    return Guard(Api(daemon), daemon.settings, local=True)
+    return Guard(open_api(daemon), daemon.settings, local=True)
 
 
 async def post(app, body, headers=JSON):
@@ -156,7 +157,7 @@ async def test_json_may_be_spelled_in_several_ways(app, kind):
 
 async def test_a_body_of_the_largest_size_is_taken(app):
     filled = json.dumps({"code": ""}).encode()
-    padded = filled + b" " * (api.MAX_BODY_BYTES - len(filled))
+    padded = filled + b" " * (routing.MAX_BODY_BYTES - len(filled))
     headers = JSON | {"Content-Length": str(len(padded))}
     assert (await ask(app, "POST", EXEC, padded, headers=headers)).status == 200
 
@@ -164,7 +165,7 @@ async def test_a_body_of_the_largest_size_is_taken(app):
 @pytest.mark.req("REQ-REST-15")
 async def test_a_larger_body_is_refused_by_what_it_declares(app):
     client = Client(b"never read")
-    headers = JSON | {"Content-Length": str(api.MAX_BODY_BYTES + 1)}
+    headers = JSON | {"Content-Length": str(routing.MAX_BODY_BYTES + 1)}
     await app(http("POST", EXEC, headers), client.receive, client.send)
     assert client.answer.status == 413
     assert client.answer.body["error"]["code"] == "REQUEST_TOO_LARGE"
@@ -303,7 +304,7 @@ async def test_a_list_that_lacks_servers_says_which(app, daemon):
 async def test_stored_scripts_are_listed_for_an_administrator_alone(daemon, tmp_path):
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "one.js").write_text("1", encoding="utf-8")
-    app = Api(daemon)
+    app = open_api(daemon)
 
     def scope(caller):
         return http("GET", "/api/v1/code/scripts") | {
@@ -320,10 +321,21 @@ async def test_stored_scripts_are_listed_for_an_administrator_alone(daemon, tmp_
     client = Client()
     await app(scope(Caller("a token", admin=False)), client.receive, client.send)
     assert client.answer.status == 403
-    assert client.answer.body == {"success": False, "error": api.NO_LISTING, "request_id": "r"}
+    assert client.answer.body == {"success": False, "error": code.NO_LISTING, "request_id": "r"}
 
 
 async def test_a_bug_in_a_list_is_answered_as_well(daemon, app):
     daemon.fleet = SimpleNamespace()
     answer = await ask(app, "GET", "/api/v1/tools")
     assert (answer.status, answer.body["success"]) == (500, False)
+
+
+async def test_a_parameter_is_read_strictly(app):
+    wrong = await ask(app, "GET", "/api/v1/servers/demo/logs?tail=0")
+    assert (wrong.status, wrong.body["error"]["code"]) == (400, "INVALID_REQUEST")
+    assert "tail" in wrong.body["error"]["message"]
+    unknown = await ask(app, "GET", "/api/v1/tools?sever=demo&apikey=k")
+    assert unknown.status == 400
+    assert unknown.body["error"]["message"] == (
+        "'sever' is no parameter of /api/v1/tools; it takes server"
+    )

@@ -16,11 +16,11 @@ from test_fleet import until
 from upstreams import STUB
 
 from mcpproxy import jsonc, settings
-from mcpproxy.api import Api
 from mcpproxy.configuration import Configuration, differences
 from mcpproxy.errors import SettingsError
 from mcpproxy.guard import Guard
 from mcpproxy.policy import ADMIN, Caller
+from mcpproxy.rest.api import open_api
 from mcpproxy.settings import Settings
 
 STUB_ENTRY = {"name": "stub", "command": sys.executable, "args": ["-I", "-S", STUB]}
@@ -80,7 +80,7 @@ def daemon(file, tmp_path, anyio_backend):
 
 @pytest.fixture
 def app(daemon):
-    return Guard(Api(daemon), daemon.settings, local=True)
+    return Guard(open_api(daemon), daemon.settings, local=True)
 
 
 async def post(app, path, body=None, method="POST"):
@@ -187,7 +187,7 @@ async def test_an_entry_that_can_not_be_used_is_refused_and_not_written(app, fil
 
 
 async def test_servers_are_for_administrators(daemon):
-    app = Api(daemon)
+    app = open_api(daemon)
 
     async def agent(scope, receive, send):
         state = {"caller": Caller("agent", admin=False), "request_id": "r"}

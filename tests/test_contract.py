@@ -12,12 +12,12 @@ from watched import Watched
 from world import Played, open_world
 
 from mcpproxy import request
-from mcpproxy.api import Api
 from mcpproxy.catalog import Tool
 from mcpproxy.cli.code import scripts as scripts_command
 from mcpproxy.errors import CallError
 from mcpproxy.gates import check_arguments
 from mcpproxy.policy import ADMIN
+from mcpproxy.rest.api import open_api
 from mcpproxy.settings import Settings
 from mcpproxy.upstream.limits import Limiter
 
@@ -171,6 +171,7 @@ def test_a_request_beats_the_configuration():
 
 @pytest.mark.req("REQ-STORE-25")
 def test_nothing_writes_a_stored_script():
-    routes = Api(FakeDaemon(catalog())).routes
-    assert routes["/api/v1/code/scripts"].keys() == {"GET"}
+    routes = open_api(FakeDaemon(catalog())).all
+    methods = [each.method for each in routes if each.path == "/api/v1/code/scripts"]
+    assert methods == ["GET"]
     assert set(scripts_command.commands) == {"list"}

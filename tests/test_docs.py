@@ -19,8 +19,8 @@ import pytest
 from daemon_process import open_process, stubs
 from running import PROGRAM
 
-from mcpproxy.api import STATUS
 from mcpproxy.errors import CALL_CODES, RETRYABLE
+from mcpproxy.rest.routing import STATUS
 from mcpproxy.settings import Ceilings, Settings
 
 ROOT = Path(__file__).parents[1]

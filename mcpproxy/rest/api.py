@@ -1,0 +1,22 @@
+"""All routes in one application."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcpproxy.rest.code import EXEC, Code
+from mcpproxy.rest.routing import Routes
+from mcpproxy.rest.servers import Servers
+from mcpproxy.rest.system import System
+from mcpproxy.rest.tools import Tools
+
+if TYPE_CHECKING:
+    from mcpproxy.daemon import Daemon
+
+AREAS = (Code, Tools, Servers, System)
+"""Each is made with the daemon and has `routes`."""
+
+
+def open_api(daemon: Daemon) -> Routes:
+    """The ASGI application of REST; `guard.Guard` belongs in front of it."""
+    return Routes((route for area in AREAS for route in area(daemon).routes()), bare=[EXEC])

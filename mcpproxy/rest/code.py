@@ -1,0 +1,111 @@
+"""`/api/v1/code`: running scripts, and which are stored."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from mcpproxy.execution import Reply, to_json
+from mcpproxy.rest.routing import NOBODY, Answer, Request, Route
+
+if TYPE_CHECKING:
+    from mcpproxy.daemon import Daemon
+
+EXEC = "/api/v1/code/exec"
+
+NO_LISTING = (
+    "Agent tokens cannot list stored scripts "
+    "(the stored-script listing is available to administrators only)"
+)
+
+BODY = {
+    "type": "object",
+    "properties": {
+        "code": {"type": "string", "description": "The program; or `script`."},
+        "script": {"type": "string", "description": "The name of a stored script; or `code`."},
+        "language": {"enum": ["javascript", "typescript"]},
+        "input": {"description": "What the program sees as `input`; any JSON."},
+        "description": {
+            "type": "string",
+            "description": "What it does; code that runs well is kept.",
+        },
+        "options": {
+            "type": "object",
+            "properties": {
+                "timeout_ms": {"type": "integer", "minimum": 1, "maximum": 600_000},
+                "max_tool_calls": {"type": "integer", "minimum": 0},
+                "allowed_servers": {"type": "array", "items": {"type": "string"}},
+                "trace": {"type": "boolean"},
+            },
+        },
+    },
+}
+"""For the description of the interface; `request.read` is what decides."""
+
+
+class Code:
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="POST",
+                path=EXEC,
+                summary="Run a program, or a stored script",
+                handle=self._exec,
+                operators=False,
+                body=BODY,
+                checked=False,
+                example={"ok": True, "value": 2, "request_id": "3f2a"},
+            ),
+            Route(
+                method="GET",
+                path="/api/v1/code/scripts",
+                summary="The stored scripts",
+                handle=self._scripts,
+                operators=False,  # whom it refuses, it refuses in its own words
+                example={"scripts": [{"name": "daily-report", "language": "javascript"}]},
+            ),
+        )
+
+    async def _exec(self, request: Request) -> Any:
+        reply = await self._execute(request)
+        if reply is None:
+            return NOBODY
+        text = reply.with_request_id(request.request_id).encode()
+        if not reply.ok and reply.envelope["error"]["code"] == "POOL_BUSY":
+            after = math.ceil(self._daemon.settings.code_execution_queue_timeout_ms / 1000)
+            return Answer(text, 503, headers=[(b"retry-after", b"%d" % after)])
+        return Answer(text)
+
+    async def _execute(self, request: Request) -> Reply | None:
+        """The reply, or None when the client hung up, which ends the script."""
+        reply: Reply | None = None
+        failure: Exception | None = None
+
+        async def watch() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            try:
+                reply = await self._daemon.execute(
+                    request.body, request.caller, request_id=request.request_id
+                )
+            except Exception as error:
+                failure = error  # raised below, where no task group can wrap it
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return reply
+
+    async def _scripts(self, request: Request) -> Any:
+        if not request.caller.admin:
+            body = {"success": False, "error": NO_LISTING, "request_id": request.request_id}
+            return Answer(to_json(body), 403)
+        return self._daemon.scripts.listing()

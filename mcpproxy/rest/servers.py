@@ -1,0 +1,153 @@
+"""`/api/v1/servers` and the configuration: what an operator sees of them and does with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mcpproxy.admin import MOST_LINES, Admin, broken
+from mcpproxy.rest.routing import Query, Request, Route
+
+if TYPE_CHECKING:
+    from mcpproxy.daemon import Daemon
+
+SERVER = {
+    "name": "time",
+    "protocol": "stdio",
+    "enabled": True,
+    "state": "ready",
+    "tools": 2,
+    "error": None,
+    "next_attempt_in_seconds": None,
+    "protocol_version": "2025-11-25",
+    "in_flight": 0,
+    "queued": 0,
+}
+APPLIED = {
+    "applied": True,
+    "changed": ["mcpServers.time"],
+    "requires_restart": [],
+    "warnings": [],
+}
+
+TAIL = Query(
+    "tail",
+    "how many lines, from the end; 100 unless given",
+    {"type": "integer", "minimum": 1, "maximum": MOST_LINES},
+)
+ENTRY = {
+    "type": "object",
+    "description": "One entry of `mcpServers`, as it would stand in the configuration.",
+    "properties": {
+        "name": {"type": "string"},
+        "command": {"type": "string"},
+        "args": {"type": "array", "items": {"type": "string"}},
+        "url": {"type": "string"},
+    },
+    "required": ["name"],
+}
+
+
+class Servers:
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._admin = Admin(daemon)
+
+    def routes(self) -> tuple[Route, ...]:
+        one = "/api/v1/servers/{name}"
+        return (
+            Route(
+                method="GET",
+                path="/api/v1/servers",
+                summary="All servers and their states",
+                handle=self._list,
+                operators=False,
+                example={"servers": [SERVER]},
+            ),
+            Route(
+                method="POST",
+                path="/api/v1/servers",
+                summary="Add a server to the configuration and connect it",
+                handle=self._add,
+                body=ENTRY,
+                checked=False,
+                example={"server": SERVER, **APPLIED},
+            ),
+            Route(
+                method="GET",
+                path=one,
+                summary="A server's state and settings, without its secrets",
+                handle=self._show,
+                example={**SERVER, "settings": {"command": "mcp-server-time"}},
+            ),
+            Route(
+                method="DELETE",
+                path=one,
+                summary="Take a server out of the configuration",
+                handle=self._remove,
+                example={"name": "time", "removed": True, **APPLIED},
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/enable",
+                summary="Switch a server on, in the configuration",
+                handle=self._enable,
+                example={"server": SERVER, **APPLIED},
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/disable",
+                summary="Switch a server off, in the configuration",
+                handle=self._disable,
+                example={"server": SERVER, **APPLIED},
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/restart",
+                summary="Connect a server anew",
+                handle=self._restart,
+                example=SERVER,
+            ),
+            Route(
+                method="GET",
+                path=f"{one}/logs",
+                summary="The last lines that a server wrote to stderr",
+                handle=self._logs,
+                query=(TAIL,),
+                example={"name": "time", "path": "logs/server-time.log", "lines": ["ready"]},
+            ),
+            Route(
+                method="POST",
+                path="/api/v1/config/apply",
+                summary="Read the configuration anew",
+                handle=self._apply,
+                example=APPLIED,
+            ),
+        )
+
+    async def _list(self, request: Request) -> Any:
+        left_out = [broken(name, why) for name, why in self._daemon.server_errors.items()]
+        return {"servers": [*self._daemon.fleet.status(), *left_out]}
+
+    async def _add(self, request: Request) -> Any:
+        return await self._admin.add(request.body)
+
+    async def _show(self, request: Request) -> Any:
+        return self._admin.show(request.parameters["name"])
+
+    async def _remove(self, request: Request) -> Any:
+        return await self._admin.remove(request.parameters["name"])
+
+    async def _enable(self, request: Request) -> Any:
+        return await self._admin.enable(request.parameters["name"], True)
+
+    async def _disable(self, request: Request) -> Any:
+        return await self._admin.enable(request.parameters["name"], False)
+
+    async def _restart(self, request: Request) -> Any:
+        return await self._admin.restart(request.parameters["name"])
+
+    async def _logs(self, request: Request) -> Any:
+        return await self._admin.logs(request.parameters["name"], request.query.get("tail", 100))
+
+    async def _apply(self, request: Request) -> Any:
+        return await self._admin.apply()
