@@ -230,10 +230,6 @@ class Daemon:
             server, method, params, progress=progress, meta=meta, client=client
         )
 
-    def catalog_for(self, caller: Caller) -> Catalog:
-        """The tools as this caller sees them."""
-        return self.fleet.catalog
-
     def status(self) -> dict[str, Any]:
         """What `GET /api/v1/status` and `mcpproxy status` show."""
         states = [server["state"] for server in self.fleet.status()]
