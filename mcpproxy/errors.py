@@ -15,11 +15,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from mcpproxy.redaction import SECRETS
+
 
 class ProxyError(Exception):
-    """Base of all; `code` is stable, the message is for people and models."""
+    """Base of all; `code` is stable, the message is for people and models, and holds no secrets."""
 
     code = "INTERNAL_ERROR"
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(SECRETS.hide(message))
 
 
 class SettingsError(ProxyError):
@@ -98,7 +103,7 @@ class CallError(ProxyError):
         assert code in CALL_CODES, code
         super().__init__(message)
         self.code = code
-        self.message = message
+        self.message = str(self)
         self.retryable = code in RETRYABLE
         self.retry_after_ms = retry_after_ms
         self.result = result

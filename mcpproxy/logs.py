@@ -1,13 +1,15 @@
-"""Which request a log line belongs to.
+"""What is true of each log line: which request it belongs to, and that it holds no secret.
 
-The door and the MCP face say it once; every line written while that request is worked on, in whatever
-task, then carries its id.
+The door and the MCP face say the id once; every line written while that request is worked on, in
+whatever task, then carries it.
 """
 
 from __future__ import annotations
 
 import logging
 from contextvars import ContextVar
+
+from mcpproxy.redaction import SECRETS
 
 request: ContextVar[str] = ContextVar("request", default="-")
 """Id of the request at work; "-" for what belongs to none."""
@@ -21,3 +23,10 @@ class Marked(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         record.request = request.get()
         return True
+
+
+class Discreet(logging.Formatter):
+    """Leaves secrets out of a line, its traceback included."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return SECRETS.hide(super().format(record))

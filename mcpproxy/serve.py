@@ -290,7 +290,7 @@ def set_up_logs(level: str, file: Path | None) -> None:
 
     Raises `SettingsError`.
     """
-    layout = logging.Formatter(logs.LAYOUT)
+    layout = logs.Discreet(logs.LAYOUT)
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if file is not None:
         try:

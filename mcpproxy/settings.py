@@ -32,6 +32,7 @@ from pydantic import (
 from mcpproxy import edit, jsonc
 from mcpproxy.errors import SettingsError
 from mcpproxy.paths import Places, places, private_directory
+from mcpproxy.redaction import SECRETS
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -273,6 +274,7 @@ def check(
         raise SettingsError(f"{path}: {error}") from error
     except ValueError as error:
         raise SettingsError(f"{path}: listen {error}") from error
+    SECRETS.add(settings.api_key.get_secret_value(), "(api_key)")
     warnings += [f"server '{name}' is left out: {reason}" for name, reason in errors.items()]
     data_dir = Path(settings.data_dir) if settings.data_dir else None
     return Loaded(settings, places(path, data_dir), warnings, errors, environ, overrides or {})

@@ -26,9 +26,10 @@ from starlette.routing import Mount, Route
 from upstreams import open_stubs, stub
 
 from mcpproxy.errors import CallError
+from mcpproxy.redaction import SECRETS
 from mcpproxy.settings import ServerSettings
 from mcpproxy.upstream import link
-from mcpproxy.upstream.dial import Secrets, Unreachable, program, refusal, retry_after, ways
+from mcpproxy.upstream.dial import References, Unreachable, program, refusal, retry_after, ways
 
 
 @pytest.mark.parametrize(
@@ -48,14 +49,14 @@ def test_the_ways_to_a_server(settings, tried):
 
 @pytest.mark.threat("U2")
 def test_a_secret_goes_to_the_server_and_nowhere_else():
-    secrets = Secrets({"PATH": "/bin:/usr/bin", "TOKEN": "s3cr3t", "LONG": "s3cr3t-and-more"})
+    references = References({"PATH": "/bin:/usr/bin", "TOKEN": "s3cr3t", "LONG": "s3cr3t-and-more"})
     settings = ServerSettings(
         name="s", command="sh", args=["--key=${env:TOKEN}"], env={"KEY": "${env:LONG}"}
     )
-    planned = program(settings, secrets)
+    planned = program(settings, references)
     assert planned.command[1:] == ["--key=s3cr3t"] and planned.env["KEY"] == "s3cr3t-and-more"
-    assert "s3cr3t" not in repr(secrets) + repr(planned.env and planned.cwd)
-    assert secrets.hide("s3cr3t, s3cr3t-and-more") == "${env:TOKEN}, ${env:LONG}"
+    assert "s3cr3t" not in repr(references) + repr(planned.env and planned.cwd)
+    assert SECRETS.hide("s3cr3t, s3cr3t-and-more") == "${env:TOKEN}, ${env:LONG}"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_a_secret_goes_to_the_server_and_nowhere_else():
 )
 def test_what_is_missing_is_named(settings, said):
     with pytest.raises(Unreachable) as error:
-        program(ServerSettings(name="s", **settings), Secrets({"PATH": "/bin:/usr/bin"}))
+        program(ServerSettings(name="s", **settings), References({"PATH": "/bin:/usr/bin"}))
     assert said in str(error.value)
 
 
@@ -79,7 +80,7 @@ def test_a_command_with_a_folder_is_looked_for_in_the_working_dir(tmp_path):
     (tmp_path / "run").write_text("#!/bin/sh\n", encoding="utf-8")
     (tmp_path / "run").chmod(0o700)
     settings = ServerSettings(name="s", command="./run", working_dir=str(tmp_path))
-    assert program(settings, Secrets({})).command == [str(tmp_path / "run")]
+    assert program(settings, References({})).command == [str(tmp_path / "run")]
 
 
 def test_a_status_of_http_says_what_to_do():

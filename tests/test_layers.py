@@ -25,7 +25,7 @@ LAYERS = [
     {"sandbox", "upstream", "scripts", "codecache"},
     {"gates", "entries"},
     {"catalog", "policy", "settings"},
-    {"names", "paths", "errors", "jsonc", "logs", "edit", "tail", "importing"},
+    {"names", "paths", "errors", "jsonc", "logs", "edit", "tail", "importing", "redaction"},
 ]
 """From the top; a module may import from layers below its own, and from its own layer without a cycle."""
 

@@ -99,6 +99,8 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_guard::test_nothing_that_was_sent_is_logged_or_given_back",
         "test_dial::test_a_refusal_says_its_status_and_keeps_our_secrets",
         "test_api::test_a_bug_of_ours_is_a_500_that_tells_nothing_but_where_to_look",
+        "test_redaction::test_a_secret_is_found_in_each_of_its_forms",
+        "test_redaction::test_neither_a_log_line_nor_an_error_has_a_secret",
     ),
     "L4": ("test_api::test_a_larger_body_is_refused_while_it_comes",),
     "L5": ("test_scripts::test_a_token_hears_the_same_of_a_full_and_an_empty_directory",),

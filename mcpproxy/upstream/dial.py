@@ -29,6 +29,7 @@ from mcp.shared.message import SessionMessage
 
 from mcpproxy.errors import ProxyError
 from mcpproxy.paths import private_directory, server_log
+from mcpproxy.redaction import SECRETS
 from mcpproxy.upstream.stdio import Program, open_child
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ INHERITED = (
     "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "TZ", "TMPDIR",
 )  # fmt: skip
 """All that a server sees of our environment, besides LC_* and what its settings give it."""
+
+PLAIN_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+"""Headers whose values are no secrets; any other's may be."""
 
 REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 LOG_BYTES = 5 * 2**20
@@ -58,11 +62,10 @@ class Unreachable(ProxyError):
 
 
 @dataclass(slots=True)
-class Secrets:
-    """What references were resolved to, so that it can be taken out of texts again."""
+class References:
+    """Stands in for values that are looked up here alone; from then on no text of ours has them."""
 
     environ: Mapping[str, str] = field(repr=False)
-    known: dict[str, str] = field(default_factory=dict, repr=False)
 
     def resolve(self, text: str, where: str) -> str:
         """The text with its references replaced. Raises `Unreachable` for a variable that isn't set."""
@@ -73,16 +76,11 @@ class Secrets:
                 raise Unreachable(
                     f"{where} refers to ${{env:{name}}}, which is not set in the daemon's environment"
                 )
-            self.known[self.environ[name]] = found[0]
+            if name not in INHERITED:
+                SECRETS.add(self.environ[name], found[0])
             return self.environ[name]
 
         return REFERENCE.sub(value, text)
-
-    def hide(self, text: str) -> str:
-        for value, reference in sorted(self.known.items(), key=lambda pair: -len(pair[0])):
-            if len(value) > 3:
-                text = text.replace(value, reference)
-        return text
 
 
 @dataclass(slots=True)
@@ -149,11 +147,11 @@ def ways(settings: ServerSettings) -> tuple[Way, ...]:
 
 @asynccontextmanager
 async def dial(
-    settings: ServerSettings, way: Way, secrets: Secrets, logs: Path
+    settings: ServerSettings, way: Way, references: References, logs: Path
 ) -> AsyncIterator[Line]:
     """A line to the server for as long as the block. Raises `Unreachable`, `OSError`, `httpx2.HTTPError`."""
     opened = {"stdio": _stdio, "streamable-http": _streamable, "sse": _sse}[way]
-    async with opened(settings, secrets, logs) as line:
+    async with opened(settings, references, logs) as line:
         yield line
 
 
@@ -161,33 +159,35 @@ async def dial(
 
 
 @asynccontextmanager
-async def _stdio(settings: ServerSettings, secrets: Secrets, logs: Path) -> AsyncIterator[Line]:
-    planned = program(settings, secrets)
+async def _stdio(
+    settings: ServerSettings, references: References, logs: Path
+) -> AsyncIterator[Line]:
+    planned = program(settings, references)
     handler = _log_file(logs, settings.name)
     try:
-        async with open_child(planned, partial(_note, handler, secrets)) as child:
-            yield Line("stdio", child.reader, child.writer, lambda: secrets.hide(child.account()))
+        async with open_child(planned, partial(_note, handler)) as child:
+            yield Line("stdio", child.reader, child.writer, child.account)
     finally:
         handler.close()
 
 
-def program(settings: ServerSettings, secrets: Secrets) -> Program:
+def program(settings: ServerSettings, references: References) -> Program:
     """What to start, and in which environment. Raises `Unreachable` where it isn't there."""
     if not settings.command:
         raise Unreachable("it has no command")
     env = {
         name: value
-        for name, value in secrets.environ.items()
+        for name, value in references.environ.items()
         if name in INHERITED or name.startswith("LC_")
     }
     for name, value in settings.env.items():
-        env[name] = secrets.resolve(value, f"env.{name}")
+        env[name] = references.resolve(value, f"env.{name}")
     cwd = settings.working_dir and os.path.expanduser(
-        secrets.resolve(settings.working_dir, "working_dir")
+        references.resolve(settings.working_dir, "working_dir")
     )
     if cwd and not Path(cwd).is_dir():
-        raise Unreachable(f"its working_dir {secrets.hide(cwd)} is no directory")
-    command = os.path.expanduser(secrets.resolve(settings.command, "command"))
+        raise Unreachable(f"its working_dir {cwd} is no directory")
+    command = os.path.expanduser(references.resolve(settings.command, "command"))
     if os.sep in command:
         found = shutil.which(os.path.join(cwd or "", command))
         found = found and os.path.abspath(found)
@@ -195,9 +195,9 @@ def program(settings: ServerSettings, secrets: Secrets) -> Program:
         found = shutil.which(command, path=env.get("PATH"))
     if not found:
         raise Unreachable(
-            f"its command '{secrets.hide(command)}' is not installed, or not on the PATH it is given"
+            f"its command '{command}' is not installed, or not on the PATH it is given"
         )
-    args = [secrets.resolve(arg, f"args[{n}]") for n, arg in enumerate(settings.args)]
+    args = [references.resolve(arg, f"args[{n}]") for n, arg in enumerate(settings.args)]
     return Program(settings.name, [found, *args], env, cwd)
 
 
@@ -208,10 +208,10 @@ def _log_file(logs: Path, name: str) -> logging.handlers.RotatingFileHandler:
     )
 
 
-def _note(handler: logging.Handler, secrets: Secrets, lines: list[str]) -> None:
+def _note(handler: logging.Handler, lines: list[str]) -> None:
     """Write them down, each with the time, all at once."""
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-    text = secrets.hide("\n".join(f"{stamp} {line}" for line in lines))
+    text = SECRETS.hide("\n".join(f"{stamp} {line}" for line in lines))
     handler.handle(logging.LogRecord("stderr", logging.INFO, "", 0, text, None, None))
 
 
@@ -240,21 +240,25 @@ def _client(
     )
 
 
-def _address(settings: ServerSettings, secrets: Secrets) -> tuple[str, dict[str, str]]:
+def _address(settings: ServerSettings, references: References) -> tuple[str, dict[str, str]]:
     if not settings.url:
         raise Unreachable("it has no url")
     headers = {
-        name: secrets.resolve(value, f"headers.{name}") for name, value in settings.headers.items()
+        name: references.resolve(value, f"headers.{name}")
+        for name, value in settings.headers.items()
     }
-    for value in settings.headers.values():
-        if not REFERENCE.search(value):
-            secrets.known.setdefault(value, "(hidden)")
-    return secrets.resolve(settings.url, "url"), headers
+    for name, value in settings.headers.items():
+        if not REFERENCE.search(value) and name.lower() not in PLAIN_HEADERS:
+            for part in {value, value.partition(" ")[2]}:  # "Bearer abc", and "abc" alone
+                SECRETS.add(part)
+    return references.resolve(settings.url, "url"), headers
 
 
 @asynccontextmanager
-async def _streamable(settings: ServerSettings, secrets: Secrets, _: Path) -> AsyncIterator[Line]:
-    url, headers = _address(settings, secrets)
+async def _streamable(
+    settings: ServerSettings, references: References, _: Path
+) -> AsyncIterator[Line]:
+    url, headers = _address(settings, references)
     answered = Answered()
     async with (
         _client(answered, headers) as client,
@@ -264,8 +268,8 @@ async def _streamable(settings: ServerSettings, secrets: Secrets, _: Path) -> As
 
 
 @asynccontextmanager
-async def _sse(settings: ServerSettings, secrets: Secrets, _: Path) -> AsyncIterator[Line]:
-    url, headers = _address(settings, secrets)
+async def _sse(settings: ServerSettings, references: References, _: Path) -> AsyncIterator[Line]:
+    url, headers = _address(settings, references)
     answered = Answered()
 
     def client(

@@ -29,7 +29,7 @@ from mcpproxy.upstream.connection import Connection, open_connection
 from mcpproxy.upstream.dial import (
     INSIDE,
     Line,
-    Secrets,
+    References,
     Unreachable,
     Way,
     dial,
@@ -258,12 +258,12 @@ class Link:
 
     async def _stay(self, way: Way, refused: list[bool]) -> None:
         """Dial, agree, list, and live with it. `refused`: whether it spoke HTTP, but not this way."""
-        secrets = Secrets(self._environ)
+        references = References(self._environ)
         line: Line | None = None
         why: BaseException | None = None
         with anyio.CancelScope(deadline=anyio.current_time() + self.terms.init) as scope:
             try:
-                async with dial(self.settings, way, secrets, self._logs) as line:
+                async with dial(self.settings, way, references, self._logs) as line:
                     async with open_connection(
                         line, self._expected(way), sure=self._sure(way)
                     ) as connection:
@@ -282,7 +282,7 @@ class Link:
             reason, self._reason = self._reason or (sentence(why) if why else ""), ""
         account = line.account() if line else ""
         told = reason or ("" if account else "the connection ended")
-        lost = Lost(secrets.hide("; ".join(filter(None, (told, account)))))
+        lost = Lost("; ".join(filter(None, (told, account))))
         lost.wait = line.wanted_pause() if line else None
         if isinstance(why, httpx2.HTTPStatusError):
             lost.wait = retry_after(why.response)

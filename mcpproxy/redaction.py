@@ -1,0 +1,86 @@
+"""Secrets, taken out of texts by their value.
+
+Whatever is resolved from a reference, given as a key or received as a token is made known here, with
+what to show in its place. Logs, errors and records ask here before a text goes anywhere: each place
+hides all of them, however they got into the text. Only the servers that they are meant for see them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+HIDDEN = "(hidden)"
+SHORTEST = 6
+"""Characters of a value that is looked for: shorter ones are ordinary words and numbers as well."""
+SHORTEST_LINE = 16
+"""The same for one line of several, which a log may show alone."""
+AGENT_TOKEN = re.compile(r"mcp_agt_[A-Za-z0-9_-]{16,}")
+"""Tokens of ours are kept as hashes, so they are known by their looks alone."""
+
+
+class Secrets:
+    """Values to hide, each with what is shown instead."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, str] = {}
+        self._order: tuple[tuple[str, str], ...] = ()
+
+    def add(self, value: str, shown_as: str = HIDDEN) -> None:
+        """Hide a value from now on. What it was first shown as stays, unless that was `HIDDEN`."""
+        if len(value) < SHORTEST or self._shown.get(value, HIDDEN) != HIDDEN:
+            return
+        self._shown |= dict.fromkeys(_forms(value), shown_as)
+        self._sort()
+
+    def forget(self, value: str) -> None:
+        """Hide it no longer, since it opens nothing any more."""
+        for form in _forms(value):
+            self._shown.pop(form, None)
+        self._sort()
+
+    def hide(self, text: str) -> str:
+        """The text without any of the values. Time grows with its length, whatever is in it."""
+        for value, shown in self._order:
+            if value in text:
+                text = text.replace(value, shown)
+        if "mcp_agt_" in text:
+            text = AGENT_TOKEN.sub(f"mcp_agt_{HIDDEN}", text)
+        return text
+
+    def hide_all(self, found: Any) -> Any:
+        """The same for each text in JSON data, names included."""
+        match found:
+            case str():
+                return self.hide(found)
+            case dict():
+                return {self.hide(name): self.hide_all(value) for name, value in found.items()}
+            case list() | tuple():
+                return [self.hide_all(each) for each in found]
+        return found
+
+    def _sort(self) -> None:
+        """Longest first: one secret may begin another. A new tuple, as other threads may be reading."""
+        self._order = tuple(sorted(self._shown.items(), key=lambda pair: -len(pair[0])))
+
+    def __repr__(self) -> str:
+        return f"Secrets({len(self._shown)} forms)"
+
+
+def _forms(value: str) -> Iterator[str]:
+    """How a value may stand in a text: as it is, in JSON, in a URL, and each line of it."""
+    yield value
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    yield quote(value, safe="", errors="replace")
+    yield quote_plus(value, errors="replace")
+    lines = value.splitlines()
+    if len(lines) > 1:
+        yield from (line for line in lines if len(line) >= SHORTEST_LINE)
+
+
+SECRETS = Secrets()
+"""Those of this process."""
