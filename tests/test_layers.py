@@ -17,7 +17,7 @@ PACKAGE = Path(mcpproxy.__file__).parent
 LAYERS = [
     {"cli"},
     {"serve"},
-    {"proxy", "rest"},
+    {"proxy", "face", "direct", "rest"},
     {"guard", "toolbox", "offer", "framing", "admin", "library", "asking"},
     {"daemon"},
     {"execution", "discovery", "configuration"},

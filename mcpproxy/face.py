@@ -1,0 +1,190 @@
+"""One list of tools at one address, in every revision of the protocol.
+
+A raw middleware answers `tools/list` and `tools/call` from plain dicts, so that nothing of an
+upstream's tools or results is lost or refused on the way through typed models. What a tool does is
+`toolbox.py`'s business; here are only the protocol's shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.server import NotificationOptions, Server
+from mcp.server.connection import Connection
+from mcp.server.context import CallNext, HandlerResult
+from mcp.server.models import InitializationOptions
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ServerEvent,
+    ToolsListChanged,
+)
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcpproxy import __version__, offer
+from mcpproxy.names import find_tool
+from mcpproxy.toolbox import Call, Context, Json, Tools
+
+LARGEST_BODY = 16 * 2**20
+"""Bytes of one request: room for a script's source and a large input."""
+
+NOTICE_SECONDS = 5.0
+"""How long one client may take to accept a notification before the others go on without it."""
+
+FIXED_TTL_MS = 3_600_000
+"""A list that only a new version of this program changes."""
+
+EVENTS: dict[str, Callable[[], ServerEvent]] = {
+    "tools": ToolsListChanged,
+    "prompts": PromptsListChanged,
+    "resources": ResourcesListChanged,
+}
+
+
+class FaceServer(Server[Any]):
+    """A server that tells legacy clients, too, that its lists may change."""
+
+    offers: Callable[[], frozenset[str]] | None = None
+    """Which of prompts, resources and completions there are at this moment; all, without it."""
+
+    def get_capabilities(self, *args: Any, **options: Any) -> types.ServerCapabilities:
+        found = super().get_capabilities(*args, **options)
+        if self.offers is not None:
+            offers = self.offers()
+            for each in {"prompts", "resources", "completions"} - offers:
+                setattr(found, each, None)
+        if found.resources is not None:
+            found.resources.subscribe = False
+        return found
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        # The HTTP manager calls this without arguments.
+        lists = self.offers is not None
+        options = notification_options or NotificationOptions(
+            tools_changed=True, prompts_changed=lists, resources_changed=lists
+        )
+        return super().create_initialization_options(options, experimental_capabilities, extensions)
+
+
+class Face:
+    """One list of tools at one address, in every revision of the protocol."""
+
+    ttl_ms = FIXED_TTL_MS
+    scope = "public"
+
+    def __init__(
+        self,
+        tools: Tools,
+        listed: tuple[Json, ...],
+        instructions: str,
+        *,
+        handlers: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self.tools = tools
+        self._listed = listed
+        self.bus = InMemorySubscriptionBus()
+        self.listeners = ListenHandler(self.bus)
+        self.legacy: set[Connection] = set()
+        self.server = FaceServer(
+            "mcpproxy",
+            version=__version__,
+            instructions=instructions,
+            on_list_tools=answered_before,
+            on_call_tool=answered_before,
+            on_subscriptions_listen=self.listeners,
+            **handlers,
+            get_tool_input_schema=self.input_schema,
+        )
+        self.server.middleware[:] = [self._answer]
+        self.manager = StreamableHTTPSessionManager(
+            self.server,
+            # The guard in front has checked Host and Origin against the settings.
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+            max_request_body_size=LARGEST_BODY,
+        )
+
+    def listed(self) -> list[Json]:
+        return list(self._listed)
+
+    def input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """For the SDK's check of `Mcp-Param-*` headers, which else lists all tools every time."""
+        if own := offer.OWN.get(offer.OTHER_NAMES.get(name, name)):
+            return own["inputSchema"]  # type: ignore[no-any-return]
+        catalog = self.tools.daemon.fleet.catalog
+        found = find_tool(name, catalog)
+        tool = found and catalog.tool(found.server, found.tool)
+        return tool.input_schema if tool and isinstance(tool.input_schema, Mapping) else None
+
+    async def changed(self, kind: str) -> None:
+        """Tell everyone who listens that the list of tools, prompts or resources is another."""
+        await self.bus.publish(EVENTS[kind]())
+        async with anyio.create_task_group() as tasks:
+            for connection in list(self.legacy):
+                tasks.start_soon(self._notify, connection, kind)
+
+    async def _notify(self, connection: Connection, kind: str) -> None:
+        with anyio.move_on_after(NOTICE_SECONDS):
+            match kind:
+                case "prompts":
+                    await connection.send_prompt_list_changed()
+                case "resources":
+                    await connection.send_resource_list_changed()
+                case _:
+                    await connection.send_tool_list_changed()
+
+    async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        # `_connection` has no public accessor in this SDK; nothing else here touches it.
+        connection: Connection = ctx.session._connection
+        if ctx.method == "notifications/initialized":
+            result = await call_next(ctx)
+            if connection not in self.legacy:
+                self.legacy.add(connection)
+                connection.exit_stack.callback(self.legacy.discard, connection)
+            return result
+        # A middleware that answers by itself goes around the SDK's own gate.
+        if connection.initialize_accepted and ctx.method == "tools/list":
+            return self._stamped(ctx, self._page(ctx))
+        if connection.initialize_accepted and ctx.method == "tools/call":
+            return self._stamped(ctx, await self.tools.call(Call.of(ctx)))
+        return await self._other(ctx, call_next, connection)
+
+    async def _other(
+        self, ctx: Context, call_next: CallNext, connection: Connection
+    ) -> HandlerResult:
+        """What isn't about tools."""
+        return await call_next(ctx)
+
+    def _page(self, ctx: Context) -> Json:
+        if (ctx.params or {}).get("cursor"):
+            raise MCPError(types.INVALID_PARAMS, "there is no such cursor: the list has one page")
+        return {"tools": self.listed(), "ttlMs": self.ttl_ms, "cacheScope": self.scope}
+
+    def _stamped(self, ctx: Context, result: Json) -> Json:
+        """The result in the envelope of the client's revision."""
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            meta = {
+                **(result.get("_meta") or {}),
+                types.SERVER_INFO_META_KEY: self.server.server_info_stamp,
+            }
+            return {"resultType": "complete", **result, "_meta": meta}
+        modern_only = ("resultType", "ttlMs", "cacheScope")
+        return {key: value for key, value in result.items() if key not in modern_only}
+
+
+async def answered_before(ctx: Context, params: object) -> Any:
+    """Registered so that the capability shows; the middleware answers an accepted client."""
+    raise AssertionError(f"{ctx.method} passed the middleware")
