@@ -54,8 +54,17 @@ class Tool:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the definition in canonical JSON: changes with anything the server says of it."""
-        canonical = json.dumps(self.definition, sort_keys=True, separators=(",", ":"), default=str)
-        return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+        return digest(self.definition)
+
+    @cached_property
+    def schemas(self) -> str:
+        """SHA-256 of what it takes and gives alone: stays the same when only its words change."""
+        return digest([self.input_schema, self.output_schema])
+
+
+def digest(data: Any) -> str:
+    canonical = json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Code that ran well and was given a description, kept so that it can be run again.
 
 What is kept is the program, never its result: a program that calls tools is run anew each time,
-under the rights of whoever runs it. The oldest use goes first when there is no more room.
+under the rights of whoever runs it. Each owner has room for so many; the oldest use goes first.
+Who may see what is decided in `keptcode.py`; here is the file.
 """
 
 from __future__ import annotations
@@ -20,22 +21,34 @@ from typing import Any
 from mcpproxy.paths import private_directory
 
 MOST = 500
-"""Programs that are kept."""
+"""Programs that are kept for one owner."""
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS code (
-    id TEXT PRIMARY KEY, source TEXT NOT NULL, language TEXT NOT NULL, description TEXT NOT NULL,
-    input TEXT NOT NULL, tools TEXT NOT NULL, kept REAL NOT NULL, used REAL NOT NULL,
-    runs INTEGER NOT NULL, ms INTEGER NOT NULL
+CREATE TABLE IF NOT EXISTS programs (
+    n INTEGER PRIMARY KEY, owner TEXT NOT NULL, id TEXT NOT NULL, source TEXT NOT NULL,
+    language TEXT NOT NULL, description TEXT NOT NULL, input TEXT NOT NULL, tools TEXT NOT NULL,
+    kept REAL NOT NULL, used REAL NOT NULL, runs INTEGER NOT NULL, ms INTEGER NOT NULL,
+    UNIQUE (id, owner)
 );
-CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(id UNINDEXED, description, tokenize='porter unicode61');
+CREATE VIRTUAL TABLE IF NOT EXISTS descriptions USING fts5(description, tokenize='porter unicode61');
 """
-SELECT = "SELECT id, source, language, description, input, tools, kept, used, runs, ms FROM code "
-INSERT = "INSERT OR REPLACE INTO code VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-TRIM = (
-    "DELETE FROM words WHERE id IN (SELECT id FROM code ORDER BY used DESC, id LIMIT -1 OFFSET ?)",
-    "DELETE FROM code WHERE id IN (SELECT id FROM code ORDER BY used DESC, id LIMIT -1 OFFSET ?)",
+SELECT = (
+    "SELECT owner, source, language, programs.description, input, tools, kept, used, runs, ms "
+    "FROM programs "
 )
+INSERT = """
+INSERT INTO programs
+    (id, owner, source, language, description, input, tools, kept, used, runs, ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id, owner) DO UPDATE SET
+    source = excluded.source, language = excluded.language, description = excluded.description,
+    input = excluded.input, tools = excluded.tools, used = excluded.used,
+    runs = runs + excluded.runs, ms = excluded.ms
+RETURNING n
+"""
+OLDEST = "SELECT n FROM programs WHERE owner = ? ORDER BY used DESC, n DESC LIMIT -1 OFFSET ?"
+ANY = "(:owner IS NULL OR owner = :owner)"
+RECENT = "ORDER BY used DESC, n DESC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +61,11 @@ class Kept:
     input: Mapping[str, Any]
     """What it ran with; `params` replace its members."""
     tools: Mapping[str, str]
-    """The tools it called, as "server:tool", and the fingerprint each had then."""
+    """The tools it called, as "server:tool", and the hash of the schemas that each had then."""
     ms: int
     """How long its last run took."""
+    owner: str = ""
+    """The caller whose run it was; empty for all administrators together."""
     kept: float = field(default_factory=time.time)
     used: float = field(default_factory=time.time)
     runs: int = 1
@@ -68,11 +83,16 @@ class Kept:
             "language": self.language,
             "params": list(self.input),
             "tools": list(self.tools),
+            "owner": self.owner or None,
             "runs": self.runs,
             "last_ms": self.ms,
             "kept_at": stamp(self.kept),
             "used_at": stamp(self.used),
         }
+
+    def whole(self) -> dict[str, Any]:
+        """As its owner may read it."""
+        return {**self.shown(), "source": self.source, "input": dict(self.input)}
 
 
 def normal(source: str) -> str:
@@ -84,21 +104,29 @@ def stamp(seconds: float) -> str:
 
 
 class CodeCache:
-    """The programs kept in one SQLite file, made when the first one is. Safe to use from any thread."""
+    """The programs kept in one SQLite file, made when the first one is. Safe to use from any thread.
+
+    An `owner` of None, where one is asked for, is all owners. Raises `sqlite3.Error` and `OSError`.
+    """
 
     def __init__(self, path: Path, most: int = MOST) -> None:
-        self._path = path
+        self.path = path
         self._most = most
         self._lock = threading.Lock()
         self._made: sqlite3.Connection | None = None
 
     def _open(self) -> sqlite3.Connection:
         if self._made is None:
-            private_directory(self._path.parent)
-            self._made = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
-            self._made.execute("PRAGMA journal_mode = WAL")
-            self._made.execute("PRAGMA synchronous = NORMAL")
-            self._made.executescript(SCHEMA)
+            private_directory(self.path.parent)
+            made = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
+            try:
+                made.execute("PRAGMA journal_mode = WAL")
+                made.execute("PRAGMA synchronous = NORMAL")
+                made.executescript(SCHEMA)
+            except sqlite3.Error:
+                made.close()
+                raise
+            self._made = made
         return self._made
 
     def close(self) -> None:
@@ -109,82 +137,83 @@ class CodeCache:
 
     def keep(self, code: Kept) -> str:
         """Keep a program, or note another run of it; gives its id."""
+        values = (
+            code.cache_id, code.owner, code.source, code.language, code.description,
+            json.dumps(dict(code.input)), json.dumps(dict(code.tools)),
+            code.kept, code.used, code.runs, code.ms,
+        )  # fmt: skip
         with self._lock, self._open() as database:
-            before = self._row(code.cache_id)
-            runs = code.runs + (before.runs if before else 0)
             database.execute("BEGIN IMMEDIATE")
+            ((n,),) = database.execute(INSERT, values).fetchall()
             database.execute(
-                INSERT,
-                (
-                    code.cache_id, code.source, code.language, code.description,
-                    json.dumps(dict(code.input)), json.dumps(dict(code.tools)),
-                    before.kept if before else code.kept, code.used, runs, code.ms,
-                ),
-            )  # fmt: skip
-            database.execute("DELETE FROM words WHERE id = ?", (code.cache_id,))
-            database.execute(
-                "INSERT INTO words (id, description) VALUES (?, ?)",
-                (code.cache_id, code.description),
+                "INSERT OR REPLACE INTO descriptions (rowid, description) VALUES (?, ?)",
+                (n, code.description),
             )
-            for statement in TRIM:
-                database.execute(statement, (self._most,))
-            database.execute("COMMIT")
+            for (old,) in database.execute(OLDEST, (code.owner, self._most)).fetchall():
+                self._delete(database, old)
         return code.cache_id
 
-    def find(self, cache_id: str) -> Kept | None:
-        with self._lock:
-            return self._row(cache_id) if self._there() else None
+    def find(self, start: str, owner: str | None, most: int = 2) -> list[Kept]:
+        """Those whose id begins with `start`, the last used first."""
+        if not re.fullmatch("[0-9a-f]+", start):
+            return []
+        return self._select(f"WHERE id GLOB :start || '*' AND {ANY} {RECENT} LIMIT :most", start=start, owner=owner, most=most)  # fmt: skip
 
-    def listing(self) -> list[Kept]:
+    def listing(self, owner: str | None) -> list[Kept]:
         """All of them, the last used first."""
+        return self._select(f"WHERE {ANY} {RECENT}", owner=owner)
+
+    def search(self, query: str, owner: str | None, limit: int = 3) -> list[Kept]:
+        """Those whose description has words of the query, the best first."""
+        words = re.findall(r"\w+", query[:500])[:20]
+        if not words:
+            return []
+        wanted = " OR ".join(f'"{word}"' for word in words)
+        return self._select(
+            f"JOIN descriptions ON descriptions.rowid = n WHERE descriptions MATCH :wanted AND {ANY} "
+            "ORDER BY rank, n LIMIT :limit",
+            wanted=wanted, owner=owner, limit=limit,
+        )  # fmt: skip
+
+    def remove(self, cache_id: str, owner: str) -> bool:
+        """Whether there was one to remove."""
+        if not self._there():
+            return False
+        with self._lock, self._open() as database:
+            database.execute("BEGIN IMMEDIATE")
+            found = database.execute(
+                "SELECT n FROM programs WHERE id = ? AND owner = ?", (cache_id, owner)
+            ).fetchall()
+            for (n,) in found:
+                self._delete(database, n)
+        return bool(found)
+
+    def _delete(self, database: sqlite3.Connection, n: int) -> None:
+        database.execute("DELETE FROM programs WHERE n = ?", (n,))
+        database.execute("DELETE FROM descriptions WHERE rowid = ?", (n,))
+
+    def _select(self, rest: str, **values: Any) -> list[Kept]:
         if not self._there():
             return []
         with self._lock:
-            rows = self._open().execute(SELECT + "ORDER BY used DESC, id")
+            rows = self._open().execute(SELECT + rest, values)
             return [kept(row) for row in rows]
 
-    def search(self, query: str, limit: int = 3) -> list[Kept]:
-        """Those whose description has words of the query, the best first."""
-        words = re.findall(r"\w+", query[:500])[:20]
-        if not words or not self._there():
-            return []
-        wanted = " OR ".join(f'"{word}"' for word in words)
-        with self._lock:
-            rows = self._open().execute(
-                "SELECT id FROM words WHERE words MATCH ? ORDER BY rank, id LIMIT ?",
-                (wanted, limit),
-            )
-            found = [self._row(cache_id) for (cache_id,) in rows.fetchall()]
-        return [each for each in found if each is not None]
-
-    def remove(self, cache_id: str) -> bool:
-        """Whether there was one to remove."""
-        with self._lock:
-            if not self._there() or self._row(cache_id) is None:
-                return False
-            with self._open() as database:
-                database.execute("DELETE FROM code WHERE id = ?", (cache_id,))
-                database.execute("DELETE FROM words WHERE id = ?", (cache_id,))
-            return True
-
     def _there(self) -> bool:
-        return self._made is not None or self._path.exists()
-
-    def _row(self, cache_id: str) -> Kept | None:
-        row = self._open().execute(SELECT + "WHERE id = ?", (cache_id,)).fetchone()
-        return None if row is None else kept(row)
+        return self._made is not None or self.path.exists()
 
 
 def kept(row: tuple[Any, ...]) -> Kept:
-    _, source, language, description, given, tools, kept_at, used_at, runs, ms = row
+    owner, source, language, description, given, tools, kept_at, used_at, runs, ms = row
     return Kept(
-        source,
-        language,
-        description,
-        json.loads(given),
-        json.loads(tools),
-        ms,
-        kept_at,
-        used_at,
-        runs,
+        source=source,
+        language=language,
+        description=description,
+        input=json.loads(given),
+        tools=json.loads(tools),
+        ms=ms,
+        owner=owner,
+        kept=kept_at,
+        used=used_at,
+        runs=runs,
     )

@@ -11,13 +11,14 @@ from typing import Any
 
 import anyio
 
-from mcpproxy import __version__, gates, names, request
+from mcpproxy import __version__, gates, keptcode, request
 from mcpproxy.catalog import Catalog
 from mcpproxy.codecache import CodeCache, Kept
 from mcpproxy.configuration import Configuration
 from mcpproxy.discovery import Discovery
 from mcpproxy.errors import Refused, SettingsError, WorkerError
 from mcpproxy.execution import Execution, Limits, Progress, Reply
+from mcpproxy.keptcode import KeptCode
 from mcpproxy.policy import Caller
 from mcpproxy.request import Request
 from mcpproxy.sandbox.pool import Pool, open_pool
@@ -49,8 +50,10 @@ class Daemon:
         self.fleet = fleet
         self.pool = pool
         self.scripts = Scripts(loaded.places.scripts)
-        self.code_cache = CodeCache(loaded.places.state / "code.sqlite3")
-        self.discovery = Discovery(lambda: fleet.catalog, self.code_cache.search)
+        self.kept_code = KeptCode(
+            CodeCache(loaded.places.code_cache), lambda: fleet.catalog, self.catalog_for
+        )
+        self.discovery = Discovery(self.catalog_for, self.kept_code.search)
         self.started_at = datetime.now(UTC)
         self.confinement: dict[str, bool] = {}
         """What a VM was seen not to be able to do; empty until that has been tried."""
@@ -100,43 +103,13 @@ class Daemon:
 
         Raises `Refused`: NOT_FOUND for an id that is not kept, INVALID_REQUEST for a param it doesn't know.
         """
-        kept = await anyio.to_thread.run_sync(self.code_cache.find, cache_id)
-        if kept is None:
-            raise Refused(
-                "NOT_FOUND",
-                f"no code is kept under {cache_id[:80]!r}; search_tools finds kept code by its description, and "
-                "code_execution keeps code that runs well when it is given a `description`",
-            )
-        if unknown := [name for name in params if name not in kept.input]:
-            known = ", ".join(kept.input) or "none: it takes no input"
-            raise Refused(
-                "INVALID_REQUEST",
-                f"params.{unknown[0]} is not known to this code; known are {known}",
-            )
-        body = {
-            "code": kept.source,
-            "language": kept.language,
-            "input": {**kept.input, **params},
-            "description": kept.description,
-        }
+        kept = await anyio.to_thread.run_sync(self.kept_code.find, cache_id, caller)
+        body = keptcode.run_again(kept, params)
         wanted = request.read(body, self.settings, self.scripts, caller)
+        changed = self.kept_code.changed(kept, caller)
         return await self._run(
-            replace(wanted, warnings=self._changed(kept)), caller, request_id, progress, kept
+            replace(wanted, warnings=changed), caller, request_id, progress, kept
         )
-
-    def _changed(self, kept: Kept) -> list[str]:
-        """What is no longer as it was when the code was kept."""
-        warnings = []
-        for name, fingerprint in kept.tools.items():
-            found = names.find_tool(name, self.fleet.catalog)
-            tool = None if found is None else self.fleet.catalog.tool(found.server, found.tool)
-            if tool is None:
-                warnings.append(f"{name} is not there now")
-            elif tool.fingerprint != fingerprint:
-                warnings.append(
-                    f"{name} has changed since this code was kept; get_functions shows what it takes now"
-                )
-        return warnings
 
     async def _run(
         self,
@@ -177,10 +150,18 @@ class Daemon:
             language=wanted.language,
             description=wanted.description,
             input=wanted.input if kept is None else kept.input,
-            tools=execution.called if kept is None else kept.tools,
+            tools=execution.called if kept is None else {**execution.called, **kept.tools},
             ms=round((anyio.current_time() - began) * 1000),
         )
-        cache_id = await anyio.to_thread.run_sync(self.code_cache.keep, code)
+        return await self._keep(code, caller, reply)
+
+    async def _keep(self, code: Kept, caller: Caller, reply: Reply) -> Reply:
+        """The reply with the id under which its code is kept; code that can't be kept ran all the same."""
+        try:
+            cache_id = await anyio.to_thread.run_sync(self.kept_code.keep, code, caller)
+        except Refused as error:
+            warnings = [*reply.envelope.get("warnings", ()), f"the code was not kept: {error}"]
+            return Reply(reply.ok, {**reply.envelope, "warnings": warnings})
         return Reply(reply.ok, {**reply.envelope, "cache_id": cache_id})
 
     def stop(self) -> None:
@@ -299,7 +280,7 @@ async def open_daemon(
             open_transformer(loaded.places.state / "compiled")
         )
         daemon = Daemon(loaded, fleet, pool, transformer)
-        stack.callback(daemon.code_cache.close)
+        stack.callback(daemon.kept_code.cache.close)
         tasks = await stack.enter_async_context(anyio.create_task_group())
         if settings.code_execution_require_confinement:
             await daemon.verify()

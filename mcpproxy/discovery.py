@@ -43,12 +43,12 @@ Json = dict[str, Any]
 
 
 class Discovery:
-    """Answers from the catalog of the moment. Safe to ask from any thread."""
+    """Answers from the catalog of the moment, as the caller sees it. Safe to ask from any thread."""
 
     def __init__(
         self,
-        catalog: Callable[[], Catalog],
-        kept: Callable[[str], Sequence[Kept]] = lambda query: (),
+        catalog: Callable[[Caller], Catalog],
+        kept: Callable[[str, Caller], Sequence[Kept]] = lambda query, caller: (),
     ) -> None:
         self._catalog = catalog
         self._kept = kept
@@ -63,7 +63,7 @@ class Discovery:
         most = whole(limit, "limit", MOST) if limit is not None else LIMIT
         if server is not None and not isinstance(server, str):
             raise ValueError("server must be a string")
-        catalog = self._catalog()
+        catalog = self._catalog(caller)
         if server is not None and server not in catalog.servers:
             raise ValueError(no_server(server, catalog))
         found = [known(name, catalog) for name in self._index(catalog).search(query, server)]
@@ -71,9 +71,10 @@ class Discovery:
             "tools": [hit(tool) for tool in found[:most]],
             "more": max(len(found) - most, 0),
         }
-        if server is None and (code := self._kept(query)):
+        if server is None and (code := self._kept(query, caller)):
             answer["kept_code"] = [
                 {
+                    "kind": "code",
                     "cache_id": each.cache_id,
                     "description": each.description,
                     "params": list(each.input),
@@ -89,7 +90,7 @@ class Discovery:
     def describe_tool(self, name: object, caller: Caller = LOCAL) -> Json:
         if not isinstance(name, str):
             raise ValueError('name must be a string, "server:tool"')
-        catalog = self._catalog()
+        catalog = self._catalog(caller)
         found = find_tool(name, catalog)
         if found is None:
             raise LookupError(no_tool(name, catalog))
@@ -111,7 +112,7 @@ class Discovery:
     def list_servers(self, caller: Caller = LOCAL) -> Json:
         budget = NAMES_BUDGET
         servers = []
-        for server in self._catalog().servers.values():
+        for server in self._catalog(caller).servers.values():
             names = list(server.tools)
             shown = fitting(names, budget)
             budget -= sum(len(name) + 3 for name in names[:shown])

@@ -178,7 +178,7 @@ class Execution:
         self._done = 0
         self._moved = 0
         self.called: dict[str, str] = {}
-        """The tools that were called, as "server:tool", and their fingerprints."""
+        """The tools that were called, as "server:tool", and the hashes of their schemas."""
         self._scope = anyio.CancelScope()
         self._stopped: str | None = None
         self._warnings = list(request.warnings)
@@ -283,7 +283,7 @@ class Execution:
         found = gates.find(self._upstreams.catalog, server, tool)
         if found is not None:
             gates.check_arguments(found, arguments)
-            self.called[f"{server}:{tool}"] = found.fingerprint
+            self.called[f"{server}:{tool}"] = found.schemas
 
     async def _call(self, call: Call, vm: Vm, tasks: anyio.abc.TaskGroup) -> None:
         started = partial(self._script.started, call)

@@ -35,6 +35,11 @@ class Places:
     pipe: Path
     """MCP with the framing of stdio, for `mcpproxy stdio`."""
 
+    @property
+    def code_cache(self) -> Path:
+        """Code that is kept."""
+        return self.state / "code.sqlite3"
+
 
 def config_file(given: str | Path | None) -> Path:
     """The configuration file meant: absolute, `~` expanded, the default one when none is given."""

@@ -1,6 +1,7 @@
 """Stored scripts: files that a person keeps next to the configuration, called by name.
 
-The file system is the only way to write one. A call opens one file once and reads it once, so a
+The file system is the only way to write one: nothing that listens does (`store` is for a person's
+command line). A call opens one file once and reads it once, so a
 replaced file counts from the next call on. What an agent's token may not know (paths, other names)
 is kept from it in every message.
 """
@@ -145,6 +146,33 @@ class Scripts:
             f'stored script "{name}" is ambiguous: both a .js and a .ts file exist — '
             "ask an administrator to remove one"
         )
+
+
+def store(directory: Path, name: str, source: str, language: str, *, replace: bool) -> Path:
+    """Write a script, where there is none of that name yet or it may be replaced; gives its path.
+
+    Raises `Refused`: INVALID_SCRIPT_NAME, SCRIPT_UNUSABLE.
+    """
+    check_name(name)
+    text = source.encode("utf-8", "surrogatepass")
+    if not 0 < len(text) <= MAX_BYTES:
+        why = REASONS["oversized" if text else "empty"]
+        raise Refused("SCRIPT_UNUSABLE", f"this code can't be a stored script: it {why}")
+    (suffix,) = (each for each, spoken in LANGUAGES.items() if spoken == language)
+    for other in LANGUAGES:
+        path = directory / (name + other)
+        if os.path.lexists(path) and not (replace and other == suffix):
+            hint = "give another name, or --replace" if other == suffix else "remove it first"
+            raise Refused("SCRIPT_UNUSABLE", f"there is {path} already; {hint}")
+    path = directory / (name + suffix)
+    spare = directory / f".{name}{suffix}.new"
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        spare.write_bytes(text)
+        os.replace(spare, path)
+    except OSError as error:
+        raise Refused("SCRIPT_UNUSABLE", f"{path} can't be written: {error.strerror}") from error
+    return path
 
 
 def valid_name(name: str) -> bool:

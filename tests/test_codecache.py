@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from asgi import Client, http
+from fakes import catalog
 from hypothesis import given
 from hypothesis import strategies as st
+from running import Home
 
 from mcpproxy import settings
+from mcpproxy.catalog import Catalog
 from mcpproxy.codecache import CodeCache, Kept
 from mcpproxy.daemon import open_daemon
 from mcpproxy.errors import Refused
-from mcpproxy.policy import LOCAL
+from mcpproxy.keptcode import KeptCode
+from mcpproxy.policy import LOCAL, Caller
+from mcpproxy.rest.api import open_api
 
 
 def program(n: int = 0, *, used: float = 0.0, **changes: object) -> Kept:
@@ -36,8 +43,7 @@ def test_what_was_kept_is_found_after_a_restart(tmp_path):
     cache_id = cache.keep(program(1, tools={"s:t": "f"}))
     cache.close()
     again = CodeCache(tmp_path / "state" / "c.sqlite3")
-    found = again.find(cache_id)
-    assert found is not None
+    (found,) = again.find(cache_id, "")
     assert (found.source, found.input, found.tools) == ("return 1", {"a": 1}, {"s:t": "f"})
     again.close()
 
@@ -54,9 +60,9 @@ def test_another_run_counts_and_takes_the_new_description(tmp_path):
     cache = CodeCache(tmp_path / "c.sqlite3")
     cache.keep(program())
     cache.keep(program(description="a better name"))
-    (only,) = cache.listing()
+    (only,) = cache.listing(None)
     assert (only.runs, only.description) == (2, "a better name")
-    assert cache.search("number") == []
+    assert cache.search("number", None) == []
     cache.close()
 
 
@@ -64,20 +70,17 @@ def test_it_is_found_by_words_of_its_description(tmp_path):
     cache = CodeCache(tmp_path / "c.sqlite3")
     cache.keep(program(1, description="Count open issues of a repository"))
     cache.keep(program(2, description="Weather in a city"))
-    assert [each.source for each in cache.search("how many issues are open")] == ["return 1"]
+    assert [each.source for each in cache.search("how many issues are open", None)] == ["return 1"]
     for hostile in ('"', "a OR", "NEAR(", "*", "\0", ""):
-        cache.search(hostile)
+        cache.search(hostile, None)
     cache.close()
 
 
 def test_removing(tmp_path):
     cache = CodeCache(tmp_path / "c.sqlite3")
     cache_id = cache.keep(program())
-    assert (cache.remove(cache_id), cache.remove(cache_id), cache.find(cache_id)) == (
-        True,
-        False,
-        None,
-    )
+    assert (cache.remove(cache_id, ""), cache.remove(cache_id, "")) == (True, False)
+    assert cache.find(cache_id, None) == cache.search("number", None) == []
     cache.close()
 
 
@@ -89,7 +92,7 @@ def test_the_oldest_use_goes_first(uses):
     for moment, n in enumerate(uses):
         cache.keep(program(n, used=float(moment)))
     latest = list(dict.fromkeys(reversed(uses)))[:3]
-    assert [each.source for each in cache.listing()] == [f"return {n}" for n in latest]
+    assert [each.source for each in cache.listing(None)] == [f"return {n}" for n in latest]
     cache.close()
     path.unlink(missing_ok=True)
 
@@ -117,8 +120,9 @@ async def test_code_with_a_description_is_kept_and_runs_again_with_other_values(
     assert (first.envelope["value"], again.envelope["value"]) == (3, 41)
     assert "warnings" not in again.envelope
     found = daemon.discovery.search_tools("add numbers")
+    description = "Add two numbers"
     assert found["kept_code"] == [
-        {"cache_id": cache_id, "description": "Add two numbers", "params": ["a", "b"]}
+        {"kind": "code", "cache_id": cache_id, "description": description, "params": ["a", "b"]}
     ]
 
 
@@ -126,7 +130,15 @@ async def test_only_code_that_ran_well_and_was_described_is_kept(daemon):
     for body in ({"code": "1"}, {"code": "throw 1", "description": "fails"}):
         reply = await daemon.execute(body, LOCAL, request_id="1")
         assert "cache_id" not in reply.envelope
-    assert daemon.code_cache.listing() == []
+    assert daemon.kept_code.listing(LOCAL) == []
+
+
+async def test_code_that_can_not_be_kept_ran_all_the_same(daemon):
+    daemon.kept_code.cache.path.mkdir(parents=True)
+    reply = await daemon.execute({"code": "1", "description": "d"}, LOCAL, request_id="1")
+    assert (reply.ok, "cache_id" in reply.envelope) == (True, False)
+    assert "the code was not kept" in reply.envelope["warnings"][0]
+    assert "kept_code" not in daemon.discovery.search_tools("d")
 
 
 async def test_unknown_ids_and_params_say_what_is_known(daemon):
@@ -140,12 +152,162 @@ async def test_unknown_ids_and_params_say_what_is_known(daemon):
 
 
 async def test_a_changed_tool_is_a_warning(daemon):
-    kept = Kept(
-        "1", "javascript", "d", {}, {"stub:add": "another fingerprint", "stub:gone": "x"}, 1
-    )
-    reply = await daemon.run_cached(daemon.code_cache.keep(kept), {}, LOCAL, request_id="1")
+    kept = program(tools={"stub:add": "another hash", "stub:gone": "x"}, source="1")
+    cache_id = daemon.kept_code.keep(kept, LOCAL)
+    reply = await daemon.run_cached(cache_id[:8], {}, LOCAL, request_id="1")
     assert reply.envelope["value"] == 1
     assert [
         "stub:add has changed" in reply.envelope["warnings"][0],
         "stub:gone is not there" in reply.envelope["warnings"][1],
     ] == [True, True]
+
+
+# ── whose it is ─────────────────────────────────────────────────────────────────────────────────
+
+BOB, EVE = Caller("bob", admin=False), Caller("eve", admin=False)
+SECRET = program(1, description="list issues", tools={"github:list_issues": "h"})
+
+
+class Seen:
+    """Kept code over a catalog of which each caller sees what a test says."""
+
+    def __init__(self, path: Path) -> None:
+        self.whole = catalog(github=["list_issues"], demo=["echo"])
+        self.seen: dict[str, Catalog] = {}
+        self.kept = KeptCode(
+            CodeCache(path),
+            lambda: self.whole,
+            lambda caller: self.seen.get(caller.name, self.whole),
+        )
+
+    def sees(self, caller: Caller) -> tuple[int, int]:
+        return len(self.kept.listing(caller)), len(self.kept.search("issues", caller))
+
+
+@pytest.fixture
+def seen(tmp_path):
+    found = Seen(tmp_path / "c.sqlite3")
+    yield found
+    found.kept.cache.close()
+
+
+def test_code_is_its_owners_and_administrators_see_all(seen):
+    cache_id = seen.kept.keep(SECRET, BOB)
+    assert (seen.sees(BOB), seen.sees(LOCAL), seen.sees(EVE)) == ((1, 1), (1, 1), (0, 0))
+    for verb in (seen.kept.find, seen.kept.remove):
+        with pytest.raises(Refused) as refused:
+            verb(cache_id, EVE)
+        with pytest.raises(Refused) as unknown:
+            verb("0" * 64, EVE)
+        assert str(refused.value).replace(cache_id, "0" * 64) == str(unknown.value)
+    seen.kept.keep(replace(SECRET, input={"a": "eve's"}), EVE)
+    assert (seen.kept.find(cache_id, BOB).input, seen.sees(LOCAL)) == ({"a": 1}, (2, 2))
+    assert seen.kept.remove(cache_id, EVE).owner == "eve"
+    assert (seen.sees(BOB), seen.sees(EVE)) == ((1, 1), (0, 0))
+
+
+def test_code_that_calls_what_its_owner_may_no_longer_see_is_not_there(seen):
+    cache_id = seen.kept.keep(SECRET, BOB)
+    seen.seen["bob"] = catalog(demo=["echo"])
+    assert seen.sees(BOB) == (0, 0)
+    with pytest.raises(Refused, match="no code is kept"):
+        seen.kept.find(cache_id, BOB)
+    # A tool that is gone for everyone is no secret: the code runs, with a warning.
+    seen.whole = catalog(demo=["echo"])
+    assert seen.sees(BOB) == (1, 1)
+    assert seen.kept.changed(SECRET, BOB) == ["github:list_issues is not there now"]
+
+
+def test_one_owners_code_does_not_push_out_anothers(tmp_path):
+    cache = CodeCache(tmp_path / "c.sqlite3", most=2)
+    for n in range(4):
+        cache.keep(program(n, owner="bob", used=9.0 + n))
+    cache.keep(program(9, owner="eve", used=1.0))
+    assert [each.source for each in cache.listing(None)] == ["return 3", "return 2", "return 9"]
+    cache.close()
+
+
+def test_a_change_of_words_alone_is_no_warning(seen):
+    tool = seen.whole.tool("demo", "echo")
+    kept = program(tools={"demo:echo": tool.schemas})
+    seen.whole = catalog(demo=[{**tool.definition, "description": "Says it again"}])
+    assert seen.kept.changed(kept, LOCAL) == []
+    schema = {"type": "object", "properties": {"a": {}}}
+    seen.whole = catalog(demo=[{**tool.definition, "inputSchema": schema}])
+    assert "demo:echo has changed" in seen.kept.changed(kept, LOCAL)[0]
+
+
+def test_the_start_of_an_id_is_enough_where_it_fits_one(seen):
+    cache_id = seen.kept.keep(program(1), BOB)
+    assert seen.kept.find(cache_id[:8], BOB).cache_id == cache_id
+    for part in (cache_id[:7], "", "*" * 8, "%" * 8, cache_id + "0"):
+        with pytest.raises(Refused, match="no code is kept"):
+            seen.kept.find(part, BOB)
+
+
+class Twins(CodeCache):
+    """Two programs whose ids begin alike."""
+
+    def find(self, start, owner, most=2):
+        return [program(1), program(2)]
+
+
+def test_the_start_of_two_ids_is_too_little(tmp_path, seen):
+    seen.kept.cache = Twins(tmp_path / "none")
+    with pytest.raises(Refused, match="give more of it"):
+        seen.kept.find("12345678", BOB)
+
+
+# ── the command line and REST ───────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Home(tmp_path)
+
+
+def test_the_commands_work_on_the_file_when_no_daemon_runs(place):
+    cache = CodeCache(place.places.code_cache)
+    source = "return input.name"
+    cache_id = cache.keep(program(source=source, input={"name": "x"}, description="Say a name"))
+    cache.close()
+
+    def run(*words):
+        done = place.invoke("code", "cache", *words)
+        assert "using the file itself" in done.stderr
+        return done
+
+    assert run("list").stdout.splitlines()[1].split()[:2] == [cache_id[:12], "1"]
+    assert json.loads(run("list", "--output=json").stdout)[0]["params"] == ["name"]
+    assert run("show", cache_id[:8]).stdout.endswith(f"source:\n{source}\n")
+    saved = place.folder / "scripts" / "say.js"
+    assert f"saved as {saved}" in run("save", cache_id[:8], "say").stdout
+    assert saved.read_text(encoding="utf-8") == source
+    again = run("save", cache_id[:8], "say")
+    assert (again.exit_code, "--replace" in again.stderr) == (2, True)
+    assert run("save", cache_id[:8], "say", "--replace").exit_code == 0
+    assert run("save", cache_id[:8], "../say").exit_code == 2
+    assert f"removed {cache_id[:12]}" in run("remove", cache_id).stdout
+    gone = run("show", cache_id)
+    assert (gone.exit_code, "no code is kept" in gone.stderr) == (2, True)
+
+
+async def test_rest_lists_shows_and_removes(daemon):
+    api = open_api(daemon)
+
+    async def asked(verb, path, caller=LOCAL):
+        scope = http(verb, path) | {"state": {"caller": caller, "request_id": "r"}}
+        client = Client()
+        await api(scope, client.receive, client.send)
+        return client.answer
+
+    reply = await daemon.execute({"code": "1", "description": "one"}, LOCAL, request_id="1")
+    cache_id = reply.envelope["cache_id"]
+    at = f"/api/v1/code/cache/{cache_id[:10]}"
+    (listed,) = (await asked("GET", "/api/v1/code/cache")).body["data"]["code"]
+    assert (listed["cache_id"], listed["runs"], "source" in listed) == (cache_id, 1, False)
+    assert (await asked("GET", at)).body["data"]["source"] == "1"
+    assert (await asked("GET", "/api/v1/code/cache", BOB)).body["data"] == {"code": []}
+    assert [(await asked(verb, at, BOB)).status for verb in ("GET", "DELETE")] == [404, 404]
+    assert (await asked("DELETE", at)).body["data"] == {"cache_id": cache_id, "removed": True}
+    assert (await asked("DELETE", at)).status == 404

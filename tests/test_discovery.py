@@ -44,7 +44,7 @@ ADD = {
 
 
 def discovery(one: Catalog) -> Discovery:
-    return Discovery(lambda: one)
+    return Discovery(lambda caller: one)
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_names_are_listed_within_a_budget():
 
 def test_a_new_catalog_is_seen_at_once():
     shown = [catalog(demo=["echo"])]
-    found = Discovery(lambda: shown[-1])
+    found = Discovery(lambda caller: shown[-1])
     assert found.search_tools("fresh")["tools"] == []
     shown.append(catalog(2, demo=["echo", "fresh"]))
     assert found.search_tools("fresh")["tools"][0]["name"] == "demo:fresh"
@@ -227,7 +227,7 @@ def test_a_new_catalog_is_seen_at_once():
 def test_an_index_is_made_only_when_tools_have_changed():
     tools = server("demo", ["echo"]).tools
     shown = [Catalog({"demo": Server("demo", "ready", None, tools, None)}, 1)]
-    found = Discovery(lambda: shown[-1])
+    found = Discovery(lambda caller: shown[-1])
     first = found._index(shown[-1])
     shown.append(Catalog({"demo": Server("demo", "down", None, tools, "gone")}, 2))
     assert found._index(shown[-1]) is first

@@ -20,7 +20,7 @@ LAYERS = [
     {"proxy", "face", "direct", "rest"},
     {"guard", "toolbox", "offer", "framing", "admin", "library", "asking"},
     {"daemon"},
-    {"execution", "discovery", "configuration"},
+    {"execution", "discovery", "configuration", "keptcode"},
     {"request", "script", "declarations", "search", "synonyms", "typings", "hints"},
     {"sandbox", "upstream", "scripts", "codecache"},
     {"gates", "entries"},

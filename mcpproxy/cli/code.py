@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from mcpproxy import jsonc
+from mcpproxy.cli.codecache import cache
 from mcpproxy.cli.options import config_option, log_level_option
 
 RAN_AND_FAILED, NOTHING_RUN, INTERRUPTED = 1, 2, 130
@@ -21,6 +22,9 @@ MAX_TIMEOUT_MS = 600_000
 @click.group()
 def code() -> None:
     """Run programs against the upstream servers."""
+
+
+code.add_command(cache)
 
 
 @code.command("exec")
@@ -49,6 +53,11 @@ def code() -> None:
 @click.option(
     "--allowed-servers", metavar="A,B", help="Servers that may be called; all when not given."
 )
+@click.option(
+    "--description",
+    metavar="TEXT",
+    help="What the program does; with it, a program that succeeds is kept (see: mcpproxy code cache).",
+)
 @log_level_option
 @config_option
 def execute(
@@ -61,6 +70,7 @@ def execute(
     timeout: int | None,
     max_tool_calls: int | None,
     allowed_servers: str | None,
+    description: str | None,
     log_level: str | None,
     config: str | None,
 ) -> None:
@@ -85,6 +95,8 @@ def execute(
         body["input"] = json_object(given, "--input")
     elif input_file is not None:
         body["input"] = json_object(text_of(input_file, "--input-file"), "--input-file")
+    if description is not None:
+        body["description"] = description
     options: dict[str, Any] = {}
     if timeout is not None:
         options["timeout_ms"] = timeout

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mcpproxy.rest.code import EXEC, Code
+from mcpproxy.rest.keptcode import KeptPrograms
 from mcpproxy.rest.routing import Routes
 from mcpproxy.rest.servers import Servers
 from mcpproxy.rest.system import System
@@ -13,7 +14,7 @@ from mcpproxy.rest.tools import Tools
 if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
 
-AREAS = (Code, Tools, Servers, System)
+AREAS = (Code, KeptPrograms, Tools, Servers, System)
 """Each is made with the daemon and has `routes`."""
 
 
