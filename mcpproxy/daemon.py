@@ -7,19 +7,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import anyio
 
 from mcpproxy import __version__, gates, keptcode, request
-from mcpproxy.catalog import Catalog
+from mcpproxy.catalog import Catalog, Tool
 from mcpproxy.codecache import CodeCache, Kept
 from mcpproxy.configuration import Configuration
 from mcpproxy.discovery import Discovery
 from mcpproxy.errors import Refused, SettingsError, WorkerError
 from mcpproxy.execution import Execution, Limits, Progress, Reply
 from mcpproxy.keptcode import KeptCode
-from mcpproxy.policy import Caller
+from mcpproxy.policy import Caller, Views
 from mcpproxy.request import Request
 from mcpproxy.sandbox.pool import Pool, open_pool
 from mcpproxy.sandbox.typescript import Transformer, open_transformer
@@ -50,6 +51,7 @@ class Daemon:
         self.fleet = fleet
         self.pool = pool
         self.scripts = Scripts(loaded.places.scripts)
+        self._views = Views()
         self.kept_code = KeptCode(
             CodeCache(loaded.places.code_cache), lambda: fleet.catalog, self.catalog_for
         )
@@ -72,7 +74,7 @@ class Daemon:
 
     def catalog_for(self, caller: Caller) -> Catalog:
         """The catalog as this caller sees it: what it may not use isn't in it."""
-        return self.fleet.catalog
+        return self._views.seen(self.fleet.catalog, caller.scope)
 
     async def execute(
         self,
@@ -121,7 +123,7 @@ class Daemon:
     ) -> Reply:
         if self._stopping:
             raise Refused("EXECUTION_FAILED", STOPPING)
-        settings = self.settings
+        settings, view = self.settings, View(self, caller)
         execution = Execution(
             wanted,
             Limits(
@@ -132,8 +134,8 @@ class Daemon:
             ),
             self.pool,
             self._transformer,
-            self.fleet,
-            View(self.discovery, caller),
+            view,
+            view,
             request_id,
             progress,
         )
@@ -185,12 +187,11 @@ class Daemon:
 
         Raises `CallError`.
         """
-        found = gates.find(self.fleet.catalog, server, tool)
+        view = View(self, caller)
+        found = view.find(server, tool)
         if found is not None:
             gates.check_arguments(found, arguments)
-        return await self.fleet.call(
-            server, tool, arguments, progress=progress, meta=meta, client=client
-        )
+        return await view.call(server, tool, arguments, progress=progress, meta=meta, client=client)
 
     async def request(
         self,
@@ -207,26 +208,44 @@ class Daemon:
 
         Raises `CallError`, and `MCPError` where the server itself refused.
         """
+        gates.check_server(caller, server)
         return await self.fleet.request(
             server, method, params, progress=progress, meta=meta, client=client
         )
 
-    def status(self) -> dict[str, Any]:
-        """What `GET /api/v1/status` and `mcpproxy status` show."""
-        states = [server["state"] for server in self.fleet.status()]
+    def servers(self, caller: Caller) -> list[dict[str, Any]]:
+        """The state of each server that the caller may know of."""
+        seen = self.catalog_for(caller).servers
+        return [
+            {**each, "tools": len(seen[each["name"]].tools)}
+            for each in self.fleet.status()
+            if each["name"] in seen
+        ]
+
+    def status(self, caller: Caller) -> dict[str, Any]:
+        """What `GET /api/v1/status` and `mcpproxy status` show: all of it to an operator alone."""
+        states = [server["state"] for server in self.servers(caller)]
+        servers = {state: states.count(state) for state in dict.fromkeys(states)}
+        enabled = self.settings.enable_code_execution
+        if not caller.admin:
+            return {
+                "version": __version__,
+                "code_execution": {"enabled": enabled},
+                "servers": servers,
+            }
         return {
             "version": __version__,
             "started_at": self.started_at.isoformat(timespec="seconds"),
             "config": str(self.places.config),
             "code_execution": {
-                "enabled": self.settings.enable_code_execution,
+                "enabled": enabled,
                 "running": self.pool.busy,
                 "waiting": self.pool.waiting,
                 "pool_size": self.pool.size,
                 "confinement": self.pool.layers
                 | {f"a script can not {act}": held for act, held in self.confinement.items()},
             },
-            "servers": {state: states.count(state) for state in dict.fromkeys(states)},
+            "servers": servers,
             "warnings": self.warnings,
             "config_error": self.configuration.error,
             "requires_restart": self.configuration.requires_restart,
@@ -243,17 +262,33 @@ class Daemon:
 
 
 class View:
-    """Discovery as one caller sees it."""
+    """The servers behind us, and what can be found out of them, as one caller sees it."""
 
-    def __init__(self, discovery: Discovery, caller: Caller) -> None:
-        self._discovery = discovery
+    def __init__(self, daemon: Daemon, caller: Caller) -> None:
+        self._daemon = daemon
         self._caller = caller
 
+    @property
+    def catalog(self) -> Catalog:
+        return self._daemon.catalog_for(self._caller)
+
+    def find(self, server: str, tool: str) -> Tool | None:
+        return gates.find(self.catalog, self._caller, server, tool)
+
+    async def call(
+        self, server: str, tool: str, arguments: Mapping[str, Any], **more: Any
+    ) -> dict[str, Any]:
+        gate = partial(gates.check_tool, self._caller)
+        return await self._daemon.fleet.call(server, tool, arguments, gate=gate, **more)
+
+    async def known(self, names: list[str] | None = None) -> None:
+        await self._daemon.fleet.known(list(self.catalog.servers) if names is None else names)
+
     def search(self, query: object, limit: object, server: object) -> dict[str, Any]:
-        return self._discovery.search_tools(query, limit, server, self._caller)
+        return self._daemon.discovery.search_tools(query, limit, server, self._caller)
 
     def describe(self, name: object) -> dict[str, Any]:
-        return self._discovery.describe_tool(name, self._caller)
+        return self._daemon.discovery.describe_tool(name, self._caller)
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from mcpproxy.errors import CallError
 from mcpproxy.face import Face, answered_before
 from mcpproxy.library import KEYS, Library
 from mcpproxy.names import ToolId, find_tool
+from mcpproxy.policy import LOCAL, Caller
 from mcpproxy.toolbox import Context, Json, Report, Tools, asked_by, forwarded
 from mcpproxy.upstream.connection import Client
 
@@ -27,6 +28,9 @@ CATALOG_TTL_MS = 60_000
 
 HANDSHAKE_SECONDS = 2.0
 """How long a client that asks what there is waits for servers that are on their way."""
+
+MOST_LISTINGS = 32
+"""Views of the catalog whose list is kept."""
 
 RESOURCE_NOT_FOUND = -32002
 """Of the legacy revisions; the newest has INVALID_PARAMS for it."""
@@ -40,7 +44,7 @@ class CatalogFace(Face):
 
     def __init__(self, tools: Tools, instructions: str) -> None:
         super().__init__(tools, (), instructions, handlers=LIBRARY)
-        self._catalog: Catalog | None = None
+        self._listings: list[tuple[Catalog, list[Json]]] = []
         self.other_lists: set[str] = set()
         """Of prompts and resources, what is to be announced."""
         self.news = anyio.Event()
@@ -82,10 +86,10 @@ class CatalogFace(Face):
     async def _from_library(self, ctx: Context) -> Json:
         params = dict(ctx.params or {})
         meta = forwarded(params.get("_meta"))
-        if ctx.method in KEYS:
-            page = await self.library.page(ctx.method, params.get("cursor"))
-            return {**page, "ttlMs": self.ttl_ms, "cacheScope": self.scope}
         caller, _ = asked_by(ctx)
+        if ctx.method in KEYS:
+            page = await self.library.page(ctx.method, params.get("cursor"), caller)
+            return {**page, "ttlMs": self.ttl_ms, "cacheScope": self.scope}
         asker = Asker.of(ctx, caller.name)
         for key in ("_meta", "inputResponses", "requestState"):
             params.pop(key, None)
@@ -103,24 +107,25 @@ class CatalogFace(Face):
 
         match ctx.method:
             case "prompts/get":
-                return await self.library.get_prompt(params, send)
+                return await self.library.get_prompt(params, send, caller)
             case "completion/complete":
-                return await self.library.complete(params, send)
-        result = await self.library.read(params, send)
+                return await self.library.complete(params, send, caller)
+        result = await self.library.read(params, send, caller)
         if result.get("resultType") == "input_required":
             return result
         # What a server shows to everyone, it showed to our credentials.
         return {**result, "ttlMs": result.get("ttlMs", 0), "cacheScope": self.scope}
 
-    def listed(self) -> list[Json]:
-        catalog = self.tools.daemon.fleet.catalog
-        if catalog is not self._catalog:
-            self._catalog = catalog
-            self._listed = tuple(
+    def listed(self, caller: Caller = LOCAL) -> list[Json]:
+        catalog = self.tools.daemon.catalog_for(caller)
+        kept = next((listed for one, listed in self._listings if one is catalog), None)
+        if kept is None:
+            kept = [
                 {**tool.definition, "name": direct_name(ToolId(tool.server, tool.name), catalog)}
                 for tool in catalog.tools()
-            )
-        return list(self._listed)
+            ]
+            self._listings = [*self._listings, (catalog, kept)][-MOST_LISTINGS:]
+        return list(kept)
 
 
 def direct_name(tool: ToolId, catalog: Catalog) -> str:

@@ -18,7 +18,7 @@ import anyio
 import pydantic_core
 
 from mcpproxy import gates, hints, names
-from mcpproxy.catalog import Catalog
+from mcpproxy.catalog import Catalog, Tool
 from mcpproxy.errors import CallError, WorkerError
 from mcpproxy.request import Request
 from mcpproxy.sandbox.frames import BadFrame
@@ -54,10 +54,12 @@ JOINING_SECONDS = 5.0
 
 
 class Upstreams(Protocol):
-    """What an execution needs of the fleet."""
+    """What an execution needs of the fleet, as its caller sees it."""
 
     @property
     def catalog(self) -> Catalog: ...
+
+    def find(self, server: str, tool: str) -> Tool | None: ...
 
     async def call(
         self,
@@ -266,7 +268,7 @@ class Execution:
             case Dispatch(call):
                 tasks.start_soon(self._call, call, vm, tasks)
             case Question():
-                if self._joining(command):
+                if command.what == "search" or self._joining(command):
                     tasks.start_soon(self._answer_later, command, vm)
                 else:
                     vm.post(b"%d " % command.number + to_json(self._answer(command)))
@@ -280,7 +282,7 @@ class Execution:
         """The gates, in order; see `gates.py`."""
         self._budget.charge()
         gates.check_allowed(server, self._request.allowed_servers)
-        found = gates.find(self._upstreams.catalog, server, tool)
+        found = self._upstreams.find(server, tool)
         if found is not None:
             gates.check_arguments(found, arguments)
             self.called[f"{server}:{tool}"] = found.schemas
@@ -319,12 +321,14 @@ class Execution:
         return False
 
     async def _answer_later(self, question: Question, vm: Vm) -> None:
-        with anyio.move_on_after(JOINING_SECONDS):
-            server = question.about.get("server")
-            await self._upstreams.known(
-                [server] if question.what == "tools" and isinstance(server, str) else None
-            )
-        vm.post(b"%d " % question.number + to_json(self._answer(question)))
+        server = question.about.get("server")
+        only = [server] if question.what == "tools" and isinstance(server, str) else None
+        if self._joining(question):
+            with anyio.move_on_after(JOINING_SECONDS):
+                await self._upstreams.known(only)
+        # In a thread: the first search of a new catalog makes its index.
+        answer = await anyio.to_thread.run_sync(self._answer, question)
+        vm.post(b"%d " % question.number + to_json(answer))
 
     def _answer(self, question: Question) -> dict[str, Any]:
         servers, about = self._upstreams.catalog.servers, question.about

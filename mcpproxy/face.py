@@ -8,12 +8,15 @@ upstream's tools or results is lost or refused on the way through typed models. 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
 import anyio
 import mcp_types as types
 from mcp.server import NotificationOptions, Server
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.models import InitializationOptions
@@ -29,10 +32,12 @@ from mcp.server.subscriptions import (
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.types import Receive, Scope, Send
 
 from mcpproxy import __version__, offer
 from mcpproxy.names import find_tool
-from mcpproxy.toolbox import Call, Context, Json, Tools
+from mcpproxy.policy import LOCAL, Caller
+from mcpproxy.toolbox import Call, Context, Json, Tools, asked_by
 
 LARGEST_BODY = 16 * 2**20
 """Bytes of one request: room for a script's source and a large input."""
@@ -42,6 +47,9 @@ NOTICE_SECONDS = 5.0
 
 FIXED_TTL_MS = 3_600_000
 """A list that only a new version of this program changes."""
+
+asking: ContextVar[Caller] = ContextVar("asking", default=LOCAL)
+"""Who asks over HTTP, for the two places where the SDK doesn't say for whom."""
 
 EVENTS: dict[str, Callable[[], ServerEvent]] = {
     "tools": ToolsListChanged,
@@ -53,13 +61,13 @@ EVENTS: dict[str, Callable[[], ServerEvent]] = {
 class FaceServer(Server[Any]):
     """A server that tells legacy clients, too, that its lists may change."""
 
-    offers: Callable[[], frozenset[str]] | None = None
-    """Which of prompts, resources and completions there are at this moment; all, without it."""
+    offers: Callable[[Caller], frozenset[str]] | None = None
+    """Which of prompts, resources and completions there are for a caller now; all, without it."""
 
     def get_capabilities(self, *args: Any, **options: Any) -> types.ServerCapabilities:
         found = super().get_capabilities(*args, **options)
         if self.offers is not None:
-            offers = self.offers()
+            offers = self.offers(asking.get())
             for each in {"prompts", "resources", "completions"} - offers:
                 setattr(found, each, None)
         if found.resources is not None:
@@ -117,14 +125,24 @@ class Face:
             max_request_body_size=LARGEST_BODY,
         )
 
-    def listed(self) -> list[Json]:
+    def listed(self, caller: Caller = LOCAL) -> list[Json]:
         return list(self._listed)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One HTTP request of a caller whom the guard has let in."""
+        caller: Caller = scope["state"]["caller"]
+        asking.set(caller)
+        if caller.rank != "anonymous":
+            # Has the SDK keep a session for the one who opened it.
+            owner = AccessToken(token="", client_id=caller.name, scopes=[])
+            scope = {**scope, "user": AuthenticatedUser(owner)}
+        await self.manager.handle_request(scope, receive, send)
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
         """For the SDK's check of `Mcp-Param-*` headers, which else lists all tools every time."""
         if own := offer.OWN.get(offer.OTHER_NAMES.get(name, name)):
             return own["inputSchema"]  # type: ignore[no-any-return]
-        catalog = self.tools.daemon.fleet.catalog
+        catalog = self.tools.daemon.catalog_for(asking.get())
         found = find_tool(name, catalog)
         tool = found and catalog.tool(found.server, found.tool)
         return tool.input_schema if tool and isinstance(tool.input_schema, Mapping) else None
@@ -171,7 +189,7 @@ class Face:
     def _page(self, ctx: Context) -> Json:
         if (ctx.params or {}).get("cursor"):
             raise MCPError(types.INVALID_PARAMS, "there is no such cursor: the list has one page")
-        return {"tools": self.listed(), "ttlMs": self.ttl_ms, "cacheScope": self.scope}
+        return {"tools": self.listed(asked_by(ctx)[0]), "ttlMs": self.ttl_ms, "cacheScope": self.scope}
 
     def _stamped(self, ctx: Context, result: Json) -> Json:
         """The result in the envelope of the client's revision."""

@@ -18,13 +18,13 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from mcpproxy import logs, offer
+from mcpproxy import gates, logs, offer
 from mcpproxy.asking import Asker, Desk
 from mcpproxy.discovery import near_names
 from mcpproxy.errors import CallError, Refused
 from mcpproxy.execution import JOINING_SECONDS, Reply, refusal, to_json
 from mcpproxy.names import LONGEST, SEPARATORS, ToolId, close, find_tool
-from mcpproxy.policy import LOCAL, Caller
+from mcpproxy.policy import EVERYTHING, LOCAL, Caller
 from mcpproxy.upstream.connection import Client
 
 if TYPE_CHECKING:
@@ -219,13 +219,15 @@ class Tools:
         return await self._upstream(name, dict(args or {}), call)
 
     async def _upstream(self, name: str, arguments: Json, call: Call) -> Json:
-        fleet = self.daemon.fleet
-        found = find_tool(name, fleet.catalog)
+        catalog = self.daemon.catalog_for(call.caller)
+        found = find_tool(name, catalog)
         if found is None:
             await self._settled()
-            found = find_tool(name, fleet.catalog) or expected(name, fleet.catalog)
+            catalog = self.daemon.catalog_for(call.caller)
+            found = find_tool(name, catalog) or expected(name, catalog)
         if found is None:
-            raise LookupError(unknown(name, fleet.catalog))
+            withheld(name, catalog, call.caller)
+            raise LookupError(unknown(name, catalog))
 
         async def send(client: Client | None, report: Report | None) -> Json:
             return await self.daemon.call(
@@ -262,6 +264,21 @@ def expected(name: str, catalog: Catalog) -> ToolId | None:
                 if tool and server + separator + tool == name:
                     return ToolId(server, tool)
     return None
+
+
+def withheld(name: str, catalog: Catalog, caller: Caller) -> None:
+    """Raises `CallError` as a script's call would, where the caller's rights may be why there is no such tool.
+
+    Goes by the name and by what the caller sees: it can't tell what is kept from it from what isn't there.
+    """
+    for separator in SEPARATORS:
+        server, found, tool = name.partition(separator)
+        if found and server in catalog.servers and caller.permissions != EVERYTHING:
+            gates.check_tool(caller, tool, catalog.servers[server])
+    for separator in (":", "__"):
+        server, found, _ = name.partition(separator)
+        if found and server not in catalog.servers:
+            gates.check_server(caller, server)
 
 
 def unknown(name: str, catalog: Catalog) -> str:
