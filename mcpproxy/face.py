@@ -189,7 +189,11 @@ class Face:
     def _page(self, ctx: Context) -> Json:
         if (ctx.params or {}).get("cursor"):
             raise MCPError(types.INVALID_PARAMS, "there is no such cursor: the list has one page")
-        return {"tools": self.listed(asked_by(ctx)[0]), "ttlMs": self.ttl_ms, "cacheScope": self.scope}
+        return {
+            "tools": self.listed(asked_by(ctx)[0]),
+            "ttlMs": self.ttl_ms,
+            "cacheScope": self.scope,
+        }
 
     def _stamped(self, ctx: Context, result: Json) -> Json:
         """The result in the envelope of the client's revision."""
