@@ -28,6 +28,7 @@ from mcpproxy.scripts import Scripts
 from mcpproxy.settings import Loaded, Settings
 from mcpproxy.upstream.connection import Client
 from mcpproxy.upstream.fleet import Fleet, open_fleet
+from mcpproxy.vault import Vault
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,9 @@ STOPPING = "mcpproxy is stopping; try again when it is back"
 class Daemon:
     """Everything that is up, and what can be asked of it. Made by `open_daemon`."""
 
-    def __init__(self, loaded: Loaded, fleet: Fleet, pool: Pool, transformer: Transformer) -> None:
+    def __init__(
+        self, loaded: Loaded, fleet: Fleet, pool: Pool, transformer: Transformer, vault: Vault
+    ) -> None:
         self.settings = loaded.settings
         """Replaced as a whole when the configuration changes."""
         self.configuration = Configuration(loaded, self._apply)
@@ -49,6 +52,7 @@ class Daemon:
         self._said = loaded.warnings
         self.server_errors = loaded.server_errors
         self.fleet = fleet
+        self.vault = vault
         self.pool = pool
         self.scripts = Scripts(loaded.places.scripts)
         self._views = Views()
@@ -304,9 +308,12 @@ async def open_daemon(
     """
     settings = loaded.settings if lasting else all_lazy(loaded.settings)
     unconfined: SettingsError | None = None
+    vault = Vault(loaded.places.state)
     async with AsyncExitStack() as stack:
         fleet = await stack.enter_async_context(
-            open_fleet(settings, environ, loaded.places.logs, loaded.places.state / "listings")
+            open_fleet(
+                settings, environ, loaded.places.logs, loaded.places.state / "listings", vault
+            )
         )
         pool = await stack.enter_async_context(
             open_pool(settings.code_execution_pool_size, settings.code_execution_memory_mb)
@@ -314,7 +321,7 @@ async def open_daemon(
         transformer = await stack.enter_async_context(
             open_transformer(loaded.places.state / "compiled")
         )
-        daemon = Daemon(loaded, fleet, pool, transformer)
+        daemon = Daemon(loaded, fleet, pool, transformer, vault)
         stack.callback(daemon.kept_code.cache.close)
         tasks = await stack.enter_async_context(anyio.create_task_group())
         if settings.code_execution_require_confinement:

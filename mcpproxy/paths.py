@@ -90,3 +90,19 @@ def private_directory(path: Path) -> None:
         raise PermissionError(f"{path} belongs to another user")
     if found.st_mode & 0o077:
         path.chmod(0o700)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file at once or not at all, readable by this user alone. Raises `OSError`."""
+    spare = None
+    try:
+        descriptor, spare = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(spare, path)
+    except BaseException:
+        if spare is not None:
+            Path(spare).unlink(missing_ok=True)
+        raise

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import os
 import re
 import secrets
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +29,7 @@ from pydantic import (
 
 from mcpproxy import edit, jsonc
 from mcpproxy.errors import SettingsError
-from mcpproxy.paths import Places, places, private_directory
+from mcpproxy.paths import Places, places, private_directory, replace_file
 from mcpproxy.redaction import SECRETS
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -85,7 +83,7 @@ class ServerSettings(Concurrency):
     url: str | None = None
     """Where an HTTP server is."""
     headers: dict[str, str] = {}
-    """Sent with each request; `${env:NAME}` stands for the daemon's environment variable."""
+    """Sent with each request; `${env:NAME}` stands for the daemon's environment variable, `${keyring:NAME}` for a secret."""
     command: str | None = None
     """The program of a stdio server."""
     args: list[str] = []
@@ -93,7 +91,7 @@ class ServerSettings(Concurrency):
     working_dir: str | None = None
     """The folder it runs in; the daemon's own when unset."""
     env: dict[str, str] = {}
-    """Added to the short list of variables it inherits; `${env:NAME}` is resolved when it is started."""
+    """Added to the short list of variables it inherits; `${env:NAME}` and `${keyring:NAME}` are resolved when it is started."""
     enabled: bool = True
     """Whether it is connected at all."""
     quarantined: bool | None = None
@@ -308,18 +306,9 @@ def write(path: Path, text: str) -> None:
 
     Raises `SettingsError`.
     """
-    target = path.resolve()
-    spare = None
     try:
-        descriptor, spare = tempfile.mkstemp(prefix=f".{path.name}.", dir=target.parent)
-        with open(descriptor, "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(spare, target)
+        replace_file(path.resolve(), text.encode())
     except OSError as error:
-        if spare is not None:
-            Path(spare).unlink(missing_ok=True)
         raise SettingsError(f"{path} can't be written: {error}") from error
 
 

@@ -22,7 +22,7 @@ LAYERS = [
     {"daemon"},
     {"execution", "discovery", "configuration", "keptcode"},
     {"request", "script", "declarations", "search", "synonyms", "typings", "hints"},
-    {"sandbox", "upstream", "scripts", "codecache"},
+    {"sandbox", "upstream", "scripts", "codecache", "vault"},
     {"gates", "entries"},
     {"catalog", "policy", "settings"},
     {"names", "paths", "errors", "jsonc", "logs", "edit", "tail", "importing", "redaction"},

@@ -101,6 +101,8 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_api::test_a_bug_of_ours_is_a_500_that_tells_nothing_but_where_to_look",
         "test_redaction::test_a_secret_is_found_in_each_of_its_forms",
         "test_redaction::test_neither_a_log_line_nor_an_error_has_a_secret",
+        "test_secrets::test_settings_are_shown_with_references_and_without_values",
+        "test_secrets::test_a_server_waits_for_its_secret_and_can_not_have_it_shown",
     ),
     "L4": ("test_api::test_a_larger_body_is_refused_while_it_comes",),
     "L5": ("test_scripts::test_a_token_hears_the_same_of_a_full_and_an_empty_directory",),
@@ -114,6 +116,7 @@ THREATS: dict[str, tuple[str, ...]] = {
     "U2": (
         "test_fleet::test_a_server_sees_its_settings_and_little_else",
         "test_dial::test_a_secret_goes_to_the_server_and_nowhere_else",
+        "test_secrets::test_a_reference_to_a_secret_is_resolved_for_its_server_alone",
     ),
     "U3": (
         "test_fleet::test_a_call_that_takes_too_long_is_given_up_and_says_that_its_outcome_is_unknown",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mcpproxy.rest.code import EXEC, Code
 from mcpproxy.rest.keptcode import KeptPrograms
 from mcpproxy.rest.routing import Routes
+from mcpproxy.rest.secrets import Secrets
 from mcpproxy.rest.servers import Servers
 from mcpproxy.rest.system import System
 from mcpproxy.rest.tools import Tools
@@ -14,7 +15,7 @@ from mcpproxy.rest.tools import Tools
 if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
 
-AREAS = (Code, KeptPrograms, Tools, Servers, System)
+AREAS = (Code, KeptPrograms, Tools, Servers, Secrets, System)
 """Each is made with the daemon and has `routes`."""
 
 

@@ -23,6 +23,8 @@ from mcpproxy.policy import LOCAL
 from mcpproxy.upstream.connection import NO_ANSWER, Client, Connection, Json, Progress
 from mcpproxy.upstream.limits import Limiter
 from mcpproxy.upstream.link import Link, Terms
+from mcpproxy.upstream.references import References, named
+from mcpproxy.vault import Vault
 
 if TYPE_CHECKING:
     from mcpproxy.settings import ServerSettings, Settings
@@ -78,12 +80,14 @@ class Fleet:
     def __init__(
         self,
         tasks: anyio.abc.TaskGroup,
-        environ: Mapping[str, str],
+        settings: Settings,
+        references: References,
         logs: Path,
         listings: Path | None,
     ) -> None:
         self._tasks = tasks
-        self._environ = environ
+        self._settings = settings
+        self._references = references
         self._logs = logs
         self._listings = listings
         self._members: dict[str, _Member] = {}
@@ -116,6 +120,7 @@ class Fleet:
 
     def become(self, settings: Settings) -> None:
         """Connect what the settings name, and let go of the rest. What didn't change stays connected."""
+        self._settings = settings
         self._everyone.become(
             settings.max_concurrent_requests, settings.queue_size, settings.queue_timeout
         )
@@ -145,11 +150,16 @@ class Fleet:
                 known.link.terms = _terms(server, settings)
                 return known
             self._let_go(known)
+        return self._fresh(server, settings, known)
+
+    def _fresh(self, server: ServerSettings, settings: Settings, known: _Member | None) -> _Member:
+        """A member with a link of its own, and the occupancy of the one before."""
+        limits = _limits(server, settings)
         limiter = known.limiter if known else Limiter(f"server '{server.name}'", *limits)
         link = Link(
             server,
             _terms(server, settings),
-            self._environ,
+            self._references,
             self._logs,
             self._publish,
             self._listings,
@@ -182,6 +192,18 @@ class Fleet:
                 member = self._members.get(name)
                 if member is not None and member.link.seen.unknown:
                     tasks.start_soon(member.link.connected)
+
+    def reconnect(self, name: str) -> None:
+        """Have a server dialled anew now; calls that run on the old connection may finish."""
+        if (known := self._members.get(name)) is not None:
+            self._let_go(known)
+            self._members[name] = self._fresh(known.link.settings, self._settings, known)
+            self._publish()
+
+    def refer_to(self, secret: str) -> list[str]:
+        """The servers whose settings refer to this secret of the vault."""
+        members = self._members.items()
+        return [name for name, member in members if secret in named(member.link.settings)]
 
     async def restart(self, name: str) -> None:
         """Connect a server anew. Raises `CallError`."""
@@ -473,7 +495,11 @@ def _first(own: Any, default: Any) -> Any:
 
 @asynccontextmanager
 async def open_fleet(
-    settings: Settings, environ: Mapping[str, str], logs: Path, listings: Path | None = None
+    settings: Settings,
+    environ: Mapping[str, str],
+    logs: Path,
+    listings: Path | None = None,
+    vault: Vault | None = None,
 ) -> AsyncIterator[Fleet]:
     """The servers of the settings, being connected; none of their processes outlives the block.
 
@@ -481,7 +507,7 @@ async def open_fleet(
     """
     try:
         async with anyio.create_task_group() as tasks:
-            fleet = Fleet(tasks, environ, logs, listings)
+            fleet = Fleet(tasks, settings, References(environ, vault), logs, listings)
             fleet.become(settings)
             try:
                 yield fleet
