@@ -188,14 +188,9 @@ class Tools:
         return await self._look(self.daemon.discovery.list_servers, call)
 
     async def _look(self, read: Callable[..., Json], call: Call) -> Json:
-        await self._settled()
+        await settled(self.daemon)
         # In a thread: the first question about a new catalog makes its index.
         return answer(await anyio.to_thread.run_sync(partial(read, caller=call.caller)))
-
-    async def _settled(self) -> None:
-        """Servers that are on their way get a moment, as they do for a script."""
-        with anyio.move_on_after(JOINING_SECONDS):
-            await self.daemon.fleet.settled()
 
     async def _cached(self, call: Call) -> Json:
         cache_id = call.arguments.get("cache_id")
@@ -219,15 +214,7 @@ class Tools:
         return await self._upstream(name, dict(args or {}), call)
 
     async def _upstream(self, name: str, arguments: Json, call: Call) -> Json:
-        catalog = self.daemon.catalog_for(call.caller)
-        found = find_tool(name, catalog)
-        if found is None:
-            await self._settled()
-            catalog = self.daemon.catalog_for(call.caller)
-            found = find_tool(name, catalog) or expected(name, catalog)
-        if found is None:
-            withheld(name, catalog, call.caller)
-            raise LookupError(unknown(name, catalog))
+        found = await located(self.daemon, name, call.caller)
 
         async def send(client: Client | None, report: Report | None) -> Json:
             return await self.daemon.call(
@@ -252,6 +239,24 @@ class Tools:
     def is_legacy(self, server: str) -> bool:
         connection = self.daemon.fleet.connections().get(server)
         return connection is not None and connection.era == "legacy"
+
+
+async def settled(daemon: Daemon) -> None:
+    """Servers that are on their way get a moment, as they do for a script."""
+    with anyio.move_on_after(JOINING_SECONDS):
+        await daemon.fleet.settled()
+
+
+async def located(daemon: Daemon, name: str, caller: Caller) -> ToolId:
+    """The tool that a caller names in any of the usual ways. Raises `LookupError`."""
+    if (found := find_tool(name, daemon.catalog_for(caller))) is not None:
+        return found
+    await settled(daemon)
+    catalog = daemon.catalog_for(caller)
+    if (found := find_tool(name, catalog) or expected(name, catalog)) is None:
+        withheld(name, catalog, caller)
+        raise LookupError(unknown(name, catalog))
+    return found
 
 
 def expected(name: str, catalog: Catalog) -> ToolId | None:

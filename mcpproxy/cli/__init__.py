@@ -14,6 +14,7 @@ from mcpproxy import __version__
 from mcpproxy.cli.code import code
 from mcpproxy.cli.options import config_option, log_level_option
 from mcpproxy.cli.secrets import secrets
+from mcpproxy.cli.tools import tools
 from mcpproxy.cli.upstream import upstream
 
 PORT_TAKEN, BAD_CONFIG = 2, 4
@@ -26,6 +27,7 @@ def main() -> None:
 
 
 main.add_command(code)
+main.add_command(tools)
 main.add_command(upstream)
 main.add_command(secrets)
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote
 
+import anyio
 import jsonschema_rs
 from starlette.types import Receive, Scope, Send
 
@@ -109,6 +110,29 @@ class Answer:
 
 NOBODY = object()
 """What a handler gives when the client is gone."""
+
+
+async def while_there(request: Request, act: Callable[[], Awaitable[Any]]) -> Any:
+    """What `act` gives, or `NOBODY` when the client hung up first, which cancels it."""
+    found: Any = NOBODY
+    failure: Exception | None = None
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        try:
+            found = await act()
+        except Exception as error:
+            failure = error  # raised below, where no task group can wrap it
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return found
+
 
 Handler = Callable[[Request], Awaitable[Any]]
 
