@@ -241,6 +241,10 @@ class Tools:
         return connection is not None and connection.era == "legacy"
 
 
+class NoTool(LookupError):
+    """A name that names nothing; the message says what to do about it."""
+
+
 async def settled(daemon: Daemon) -> None:
     """Servers that are on their way get a moment, as they do for a script."""
     with anyio.move_on_after(JOINING_SECONDS):
@@ -248,14 +252,14 @@ async def settled(daemon: Daemon) -> None:
 
 
 async def located(daemon: Daemon, name: str, caller: Caller) -> ToolId:
-    """The tool that a caller names in any of the usual ways. Raises `LookupError`."""
+    """The tool that a caller names in any of the usual ways. Raises `NoTool`, `CallError`."""
     if (found := find_tool(name, daemon.catalog_for(caller))) is not None:
         return found
     await settled(daemon)
     catalog = daemon.catalog_for(caller)
     if (found := find_tool(name, catalog) or expected(name, catalog)) is None:
         withheld(name, catalog, caller)
-        raise LookupError(unknown(name, catalog))
+        raise NoTool(unknown(name, catalog))
     return found
 
 

@@ -14,7 +14,7 @@ from mcpproxy.errors import CallError, Refused
 from mcpproxy.execution import to_json
 from mcpproxy.names import ToolId
 from mcpproxy.rest.routing import Answer, Query, Request, Route, while_there
-from mcpproxy.toolbox import located, settled
+from mcpproxy.toolbox import NoTool, located, settled
 
 if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
@@ -155,12 +155,11 @@ class Tools:
     async def _call(self, request: Request) -> Any:
         try:
             found = await located(self._daemon, request.body["tool_name"], request.caller)
-        except LookupError as error:
-            raise Refused("NOT_FOUND", str(error.args[0])) from error
-        try:
             return await while_there(request, partial(self._result, found, request))
         except CallError as error:
             return failed(error, request.request_id)
+        except NoTool as error:
+            raise Refused("NOT_FOUND", str(error)) from error
 
     async def _result(self, tool: ToolId, request: Request) -> Any:
         arguments = request.body.get("arguments", {})
