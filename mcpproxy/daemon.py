@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -21,11 +22,13 @@ from mcpproxy.errors import Refused, SettingsError, WorkerError
 from mcpproxy.execution import Execution, Limits, Progress, Reply
 from mcpproxy.keptcode import KeptCode
 from mcpproxy.policy import Caller, Views
+from mcpproxy.rates import Executions
 from mcpproxy.request import Request
 from mcpproxy.sandbox.pool import Pool, open_pool
 from mcpproxy.sandbox.typescript import Transformer, open_transformer
 from mcpproxy.scripts import Scripts
 from mcpproxy.settings import Loaded, Settings
+from mcpproxy.tokens import Tokens
 from mcpproxy.upstream.connection import Client
 from mcpproxy.upstream.fleet import Fleet, open_fleet
 from mcpproxy.vault import Vault
@@ -56,6 +59,8 @@ class Daemon:
         self.pool = pool
         self.scripts = Scripts(loaded.places.scripts)
         self._views = Views()
+        self._begun = Executions()
+        self.tokens = Tokens(loaded.places.state)
         self.kept_code = KeptCode(
             CodeCache(loaded.places.code_cache), lambda: fleet.catalog, self.catalog_for
         )
@@ -127,6 +132,7 @@ class Daemon:
     ) -> Reply:
         if self._stopping:
             raise Refused("EXECUTION_FAILED", STOPPING)
+        self._pace(caller)
         settings, view = self.settings, View(self, caller)
         execution = Execution(
             wanted,
@@ -169,6 +175,17 @@ class Daemon:
             warnings = [*reply.envelope.get("warnings", ()), f"the code was not kept: {error}"]
             return Reply(reply.ok, {**reply.envelope, "warnings": warnings})
         return Reply(reply.ok, {**reply.envelope, "cache_id": cache_id})
+
+    def _pace(self, caller: Caller) -> None:
+        """Raises `Refused` when the caller has begun as many executions as it may in a minute."""
+        most = caller.ceilings.executions_per_minute
+        if most is None or not (wait := self._begun.begin(caller.name, most)):
+            return
+        raise Refused(
+            "RATE_LIMITED",
+            f"this token may begin {most} execution(s) a minute; try again in {math.ceil(wait)} s, or do more in one",
+            retry_after_ms=math.ceil(wait * 1000),
+        )
 
     def stop(self) -> None:
         """End what runs and take nothing new; each caller gets a reply that says so."""

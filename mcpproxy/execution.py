@@ -130,9 +130,12 @@ def answer_text(body: Any) -> bytes:
         )
 
 
-def refusal(code: str, message: str) -> dict[str, Any]:
+def refusal(code: str, message: str, retry_after_ms: int | None = None) -> dict[str, Any]:
     """The envelope of a request that was turned away."""
-    return {"ok": False, "error": {"code": code, "message": message}}
+    error: dict[str, Any] = {"code": code, "message": message}
+    if retry_after_ms is not None:
+        error["retry_after_ms"] = retry_after_ms
+    return {"ok": False, "error": error}
 
 
 def toolcall_envelope(result: dict[str, Any]) -> dict[str, Any]:

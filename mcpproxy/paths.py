@@ -82,6 +82,15 @@ def server_log(logs: Path, name: str) -> Path:
     return logs / f"{safe}.log"
 
 
+def signature(path: Path) -> object:
+    """What changes with a file, however it is written."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        return error.errno
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def private_directory(path: Path) -> None:
     """Make a directory that is this user's alone. Raises `PermissionError` for one that isn't ours."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -85,7 +85,7 @@ async def serve(loaded: Loaded, environ: Mapping[str, str]) -> None:
             anyio.create_task_group() as tasks,
         ):
             router = Router(daemon, face)
-            servers = {server(Guard(router, settings, local=False)): tcp}
+            servers = {server(Guard(router, settings, local=False, tokens=daemon.tokens)): tcp}
             if unix is not None:
                 servers[server(Guard(router, settings, local=True))] = unix
             if pipe is not None:

@@ -50,8 +50,8 @@ def answer(data: object) -> Json:
     return told(to_json(data).decode(), failed=False)
 
 
-def failure(code: str, message: str) -> Json:
-    return told(to_json(refusal(code, message)).decode(), failed=True)
+def failure(code: str, message: str, retry_after_ms: int | None = None) -> Json:
+    return told(to_json(refusal(code, message, retry_after_ms)).decode(), failed=True)
 
 
 # ── one call ────────────────────────────────────────────────────────────────────────────────────
@@ -141,7 +141,7 @@ class Tools:
         try:
             return await (verb(call) if verb else self._upstream(call.name, call.arguments, call))
         except Refused as refused:
-            return failure(refused.code, str(refused))
+            return failure(refused.code, str(refused), refused.retry_after_ms)
         except CallError as error:
             if error.result is not None:
                 return dict(error.result)

@@ -20,6 +20,7 @@ from mcpproxy.rest.api import open_api
 from mcpproxy.rest.routing import STATUS
 from mcpproxy.scripts import Scripts
 from mcpproxy.settings import Settings
+from mcpproxy.tokens import Tokens
 
 EXEC = "/api/v1/code/exec"
 JSON = {"Content-Type": "application/json"}
@@ -32,6 +33,7 @@ class Daemon(FakeDaemon):
         super().__init__(catalog(demo=["echo", "add"], other=["echo"]))
         self.settings = Settings(api_key="k", code_execution_queue_timeout_ms=1500)
         self.scripts = Scripts(tmp_path / "scripts")
+        self.tokens = Tokens(tmp_path / "state")
         self.server_errors = {"bad": 'mcpServers[0].command of "bad" is empty'}
         self.outcome: Reply | Exception | None = None
 

@@ -22,10 +22,21 @@ LAYERS = [
     {"daemon"},
     {"execution", "discovery", "configuration", "keptcode"},
     {"request", "script", "declarations", "search", "synonyms", "typings", "hints"},
-    {"sandbox", "upstream", "scripts", "codecache", "vault"},
+    {"sandbox", "upstream", "scripts", "codecache", "tokens", "vault"},
     {"gates", "entries"},
     {"catalog", "policy", "settings"},
-    {"names", "paths", "errors", "jsonc", "logs", "edit", "tail", "importing", "redaction"},
+    {
+        "names",
+        "paths",
+        "errors",
+        "jsonc",
+        "logs",
+        "edit",
+        "tail",
+        "importing",
+        "redaction",
+        "rates",
+    },
 ]
 """From the top; a module may import from layers below its own, and from its own layer without a cycle."""
 

@@ -6,12 +6,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from mcpproxy.execution import Reply, to_json
+from mcpproxy.guard import EXEC
 from mcpproxy.rest.routing import NOBODY, Answer, Request, Route, while_there
 
 if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
-
-EXEC = "/api/v1/code/exec"
 
 NO_LISTING = (
     "Agent tokens cannot list stored scripts "
