@@ -124,9 +124,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_tokens::test_what_is_remembered_of_peers_is_bounded",
         "test_tokens::test_wrong_keys_of_one_peer_have_to_wait_and_no_other_peer_does",
     ),
-    "L7": (
-        "test_policy::test_only_an_administrator_is_one",
-    ),
+    "L7": ("test_policy::test_only_an_administrator_is_one",),
     # a server behind us
     "U1": (
         "test_fleet::test_lines_that_are_no_messages_do_no_harm",
