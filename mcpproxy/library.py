@@ -95,18 +95,8 @@ class Library:
         self._changed = changed
         """Told "prompts" or "resources" when a list that was shown is another."""
         self._kept: WeakKeyDictionary[Connection, dict[str, Listing]] = WeakKeyDictionary()
-        self._offers: dict[str, frozenset[str]] = {}
 
     # what there is
-
-    def offers(self, caller: Caller = LOCAL) -> frozenset[str]:
-        """Which of prompts, resources and completions some server has, as far as is known."""
-        for server, connection in self._fleet.connections().items():
-            self._offers[server] = frozenset(connection.offers)
-        known = (self._offers.get(each, frozenset()) for each in self._servers(caller))
-        return frozenset({"prompts", "resources", "completions"}).intersection(
-            frozenset().union(*known)
-        )
 
     def sources(self, kind: str, caller: Caller = LOCAL) -> dict[str, Connection]:
         """The open connections that have prompts, or resources, as far as the caller may know of them."""
@@ -228,6 +218,9 @@ class Library:
                 return entry.server, entry.own
         if fitting:
             return fitting[0]
+        owners = [entry.server for entry in entries if entry.own == name]
+        if len(owners) == 1:
+            return owners[0], name
         near = close(name, [entry.shown for entry in entries])
         hint = f"; did you mean {' or '.join(near)}?" if near else ": prompts/list has them all"
         raise MCPError(types.INVALID_PARAMS, f'there is no prompt "{name[:LONGEST]}"{hint}')

@@ -115,6 +115,8 @@ class McpFace:
                     kinds.add("tools")
                 for kind in sorted(kinds):
                     await whole.changed(kind)
+                whole.subscribers.attend()
+                await whole.announce_updates()
         finally:
             unsubscribe()
 

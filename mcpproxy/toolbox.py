@@ -135,7 +135,7 @@ class Tools:
         }
 
     async def call(self, call: Call) -> Json:
-        """The wire result, whatever happens; only cancellation passes."""
+        """The wire result, whatever happens; cancellation and `MCPError` pass."""
         logs.request.set(call.request_id)
         verb = self.own.get(offer.OTHER_NAMES.get(call.name, call.name))
         try:
@@ -145,11 +145,15 @@ class Tools:
         except CallError as error:
             if error.result is not None:
                 return dict(error.result)
+            if (said := protocols_own(error, call.asker)) is not None:
+                raise said from None
             return told(to_json(error.envelope()).decode(), failed=True)
         except ValueError as error:
             return failure("INVALID_ARGS", str(error))
         except LookupError as error:
             return failure("TOOL_NOT_FOUND", str(error.args[0] if error.args else error))
+        except MCPError:
+            raise  # about the protocol: for the client, not for its model
         except Exception:
             # The protocol's edge: a fault of ours is told without its insides.
             logger.exception("request %s: %s failed", call.request_id, call.name[:LONGEST])
@@ -261,6 +265,18 @@ async def located(daemon: Daemon, name: str, caller: Caller) -> ToolId:
         withheld(name, catalog, caller)
         raise NoTool(unknown(name, catalog))
     return found
+
+
+def protocols_own(error: CallError, asker: Asker) -> MCPError | None:
+    """What a modern server said to the client itself: which capability it lacks, or that an answer
+
+    to its question won't do. Everything else is for the model, in a result.
+    """
+    said = error.__cause__
+    if not asker.modern or not isinstance(said, MCPError):
+        return None
+    own = asker.retry or said.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
+    return said if own else None
 
 
 def expected(name: str, catalog: Catalog) -> ToolId | None:

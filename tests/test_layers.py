@@ -18,7 +18,7 @@ LAYERS = [
     {"cli"},
     {"serve"},
     {"proxy", "face", "direct", "rest"},
-    {"guard", "toolbox", "offer", "framing", "admin", "library", "asking"},
+    {"guard", "toolbox", "offer", "framing", "admin", "library", "asking", "subscribers"},
     {"daemon"},
     {"execution", "discovery", "configuration", "keptcode"},
     {"request", "script", "declarations", "search", "synonyms", "typings", "hints"},

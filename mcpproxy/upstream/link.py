@@ -328,6 +328,7 @@ class Link:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._relist, connection, held)
             tasks.start_soon(connection.watch)
+            tasks.start_soon(connection.following.run)
             if self.settings.lazy:
                 tasks.start_soon(self._let_go_when_idle, connection)
             if connection.era == "legacy":
