@@ -30,6 +30,7 @@ from pydantic import (
 from mcpproxy import edit, jsonc
 from mcpproxy.errors import SettingsError
 from mcpproxy.paths import Places, places, private_directory, replace_file
+from mcpproxy.profiles import by_name
 from mcpproxy.redaction import SECRETS
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -143,6 +144,8 @@ class Settings(Concurrency):
     """Whether to listen on the local socket as well."""
     servers: Annotated[tuple[ServerSettings, ...], Strict(False)] = Field((), alias="mcpServers")
     """The upstream servers: a list, or an object by name as other clients write it."""
+    profiles: Annotated[dict[str, list[str]], BeforeValidator(by_name)] = {}
+    """Names of servers, by the name of a profile: `/mcp/p/<name>` shows these and no others."""
 
     enable_code_execution: bool = True
     """Whether `code_execution` may be used, on any surface."""
@@ -274,6 +277,13 @@ def check(
         raise SettingsError(f"{path}: listen {error}") from error
     SECRETS.add(settings.api_key.get_secret_value(), "(api_key)")
     warnings += [f"server '{name}' is left out: {reason}" for name, reason in errors.items()]
+    known = {server.name for server in settings.servers} | errors.keys()
+    warnings += [
+        f"profile '{name}' names the server '{each}', which is not configured"
+        for name, servers in settings.profiles.items()
+        for each in servers
+        if each not in known
+    ]
     data_dir = Path(settings.data_dir) if settings.data_dir else None
     return Loaded(settings, places(path, data_dir), warnings, errors, environ, overrides or {})
 

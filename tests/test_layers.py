@@ -24,7 +24,7 @@ LAYERS = [
     {"request", "script", "declarations", "search", "synonyms", "typings", "hints"},
     {"sandbox", "upstream", "scripts", "codecache", "tokens", "vault"},
     {"gates", "entries"},
-    {"catalog", "policy", "settings"},
+    {"catalog", "policy", "profiles", "settings"},
     {
         "names",
         "paths",

@@ -115,6 +115,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_scripts::test_a_token_hears_the_same_of_a_full_and_an_empty_directory",
         "test_policy::test_a_caller_can_call_what_it_sees_and_nothing_else",
         "test_policy::test_what_is_hidden_and_what_is_not_there_get_the_same_answers",
+        "test_profiles::test_only_an_administrator_hears_which_profiles_there_are",
     ),
     "L6": (
         "test_guard::test_a_token_is_let_in_by_its_name_until_it_expires_or_is_revoked",
