@@ -129,22 +129,18 @@ PLAIN = (
 )  # fmt: skip
 HEADED = {"type": "object", "properties": {"part": {"type": "string", "x-mcp-header": "Part"}}}
 TOOLS = [
-    *({"name": name, "description": name, "inputSchema": OBJECT} for name in (*PLAIN, *ASKING)),
-    {"name": "json_schema_2020_12_tool", "description": "Schemas.", "inputSchema": SCHEMA},
-    {"name": "test_headers", "description": "Headers.", "inputSchema": HEADED},
+    *({"name": name, "inputSchema": OBJECT} for name in (*PLAIN, *ASKING)),
+    {"name": "json_schema_2020_12_tool", "inputSchema": SCHEMA},
+    {"name": "test_headers", "inputSchema": HEADED},
 ]
 ARGUMENTS = [{"name": "arg1", "required": True}, {"name": "arg2", "required": True}]
-URI = [{"name": "resourceUri", "required": True}]
 PROMPTS = [
-    {"name": name, "description": name, "arguments": arguments}
-    for name, arguments in (
-        ("test_simple_prompt", []),
-        ("test_prompt_with_arguments", ARGUMENTS),
-        ("test_prompt_with_embedded_resource", URI),
-        ("test_prompt_with_image", []),
-        ("test_input_required_result_prompt", []),
-    )
-]
+    {"name": "test_simple_prompt"},
+    {"name": "test_prompt_with_arguments", "arguments": ARGUMENTS},
+    {"name": "test_prompt_with_embedded_resource", "arguments": [{"name": "resourceUri", "required": True}]},
+    {"name": "test_prompt_with_image"},
+    {"name": "test_input_required_result_prompt"},
+]  # fmt: skip
 RESOURCES = [
     {"uri": "test://static-text", "name": "text", "mimeType": "text/plain"},
     {"uri": "test://static-binary", "name": "binary", "mimeType": "image/png"},
@@ -304,9 +300,9 @@ class Request:
     def change(self, what: str) -> None:
         extra = f"added_{next(self.fixture.numbers)}"
         if what == "tools":
-            TOOLS.append({"name": extra, "description": "Added.", "inputSchema": OBJECT})
+            TOOLS.append({"name": extra, "inputSchema": OBJECT})
         else:
-            PROMPTS.append({"name": extra, "description": "Added.", "arguments": []})
+            PROMPTS.append({"name": extra})
         self.fixture.changed(what)
 
     def progress(self) -> None:
@@ -325,8 +321,6 @@ class Request:
     # questions
 
     def ask(self, name: str, rounds: list[dict[str, Json]]) -> Json:
-        if not self.modern and name == "test_streaming_elicitation":
-            return text("Only a modern server answers with a question that nobody waits for.")
         if not self.modern:
             answers = [self.push(each) for one in rounds for each in one.values()]
             return text(f"Answered: {json.dumps(answers)}")
