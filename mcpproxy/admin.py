@@ -5,6 +5,7 @@ Each verb changes the file and then goes by it, so that nothing is true that the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,11 +16,16 @@ from mcpproxy.configuration import Applied
 from mcpproxy.daemon import Daemon
 from mcpproxy.errors import CallError, Refused, SettingsError
 from mcpproxy.paths import server_log
+from mcpproxy.redaction import HIDDEN, SECRET_NAME, SECRETS
 from mcpproxy.settings import ServerSettings
 from mcpproxy.tail import tail
+from mcpproxy.upstream.dial import PLAIN_HEADERS
+from mcpproxy.upstream.references import REFERENCE
 
 MOST_LINES = 10_000
-HIDDEN = "(hidden)"
+USERINFO = re.compile(r"//([^/?#@]+)@")
+PARAMETER = re.compile(r"([?&][^=&#]*)=([^&#]+)")
+SCHEMES = frozenset({"", "basic", "bearer", "token"})
 
 Json = dict[str, Any]
 
@@ -107,12 +113,41 @@ def broken(name: str, reason: str) -> Json:
 
 
 def shown(server: ServerSettings) -> Json:
-    """What is set, without values of headers and variables that are no references."""
+    """What is set, with references as they are and without what may be secret."""
     found: Json = server.model_dump(exclude_unset=True)
-    for key in ("headers", "env"):
-        if key in found:
-            found[key] = {
-                name: value if value.startswith("${") else HIDDEN
-                for name, value in found[key].items()
-            }
-    return found
+    for name, value in found.get("headers", {}).items():
+        if name.lower() not in PLAIN_HEADERS:
+            found["headers"][name] = discreet(value)
+    for name, value in found.get("env", {}).items():
+        found["env"][name] = discreet(value)
+    if url := found.get("url"):
+        without = USERINFO.sub(lambda part: f"//{discreet(part[1])}@", url)
+        found["url"] = PARAMETER.sub(lambda part: f"{part[1]}={discreet(part[2])}", without)
+    if args := found.get("args"):
+        found["args"] = [
+            discreet_option(arg, before) for before, arg in zip(["", *args], args, strict=False)
+        ]
+    return SECRETS.hide_all(found)  # type: ignore[no-any-return]
+
+
+def discreet(value: str) -> str:
+    """A value's references, and no more of the rest than how it is sent ("Bearer")."""
+    shown, end = "", 0
+    for match in REFERENCE.finditer(value):
+        shown += _hidden(value[end : match.start()]) + match[0]
+        end = match.end()
+    return shown + _hidden(value[end:])
+
+
+def _hidden(text: str) -> str:
+    return text if text.strip().lower() in SCHEMES else HIDDEN
+
+
+def discreet_option(arg: str, before: str) -> str:
+    """An argument without the value of an option that is called like a secret."""
+    name, equals, value = arg.partition("=")
+    if equals and name[:1] == "-" and SECRET_NAME.search(name):
+        return f"{name}={discreet(value)}"
+    if before[:1] == "-" and "=" not in before and SECRET_NAME.search(before) and arg[:1] != "-":
+        return discreet(arg)
+    return arg

@@ -40,6 +40,10 @@ CAPABILITIES = {
 }
 """What a client must have declared to be asked."""
 
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+LOG_LEVEL = "log level"
+"""Where the SDK's state of a legacy connection has the level that its client set."""
+
 MOST_ROUNDS = 20
 KEPT_SECONDS = 300.0
 """How long a call waits for its client to come back with an answer."""
@@ -59,6 +63,8 @@ class Asker:
     retry: Json
     channel: Ask | None
     report: Report | None
+    log_level: str | None
+    notify: Callable[[str, Json], Awaitable[None]]
 
     @classmethod
     def of(cls, ctx: ServerRequestContext[Any, Any], owner: str) -> Asker:
@@ -67,13 +73,15 @@ class Asker:
         meta = meta if isinstance(meta, Mapping) else {}
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         channel: Ask | None = None
+        # `_request_outbound` has no public accessor in this SDK: what is raw goes out there.
+        outbound = ctx.session._request_outbound
         if modern:
             declared = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
+            level = meta.get(types.LOG_LEVEL_META_KEY)
         else:
+            level = ctx.session._connection.state.get(LOG_LEVEL)
             typed = ctx.session.client_capabilities
             declared = typed.model_dump(by_alias=True, exclude_none=True) if typed else None
-            # `_request_outbound` has no public accessor in this SDK: raw questions go out there.
-            outbound = ctx.session._request_outbound
             if ctx.session.can_send_request:
 
                 async def channel(method: str, params: Json) -> Json:
@@ -87,7 +95,16 @@ class Asker:
             retry={k: params[k] for k in ("inputResponses", "requestState") if k in params},
             channel=channel,
             report=ctx.session.report_progress if meta.get("progressToken") is not None else None,
+            log_level=level if level in LEVELS else None,
+            notify=outbound.notify,
         )
+
+    async def log(self, params: Json) -> None:
+        """Pass on a server's log message, if it is grave enough."""
+        if self.log_level is None or params.get("level") not in LEVELS:
+            return
+        if LEVELS.index(params["level"]) >= LEVELS.index(self.log_level):
+            await self.notify("notifications/message", params)
 
     def check(self, method: str, params: Json) -> None:
         """Raises `MCPError` where the client didn't say that it answers such questions."""
@@ -142,8 +159,13 @@ class Kept:
         if self.asker.report is not None:
             await self.asker.report(progress, total, message)
 
+    async def log(self, params: Json) -> None:
+        await self.asker.log(params)
+
     async def run(self, send: Send) -> None:
-        client = Client(self.asker.capabilities, self.asker.retry, self.ask)
+        client = Client(
+            self.asker.capabilities, self.asker.retry, self.ask, self.asker.log_level, self.log
+        )
         try:
             with self.scope:
                 self.result = await send(client, self.report)
@@ -165,7 +187,7 @@ class Desk:
     async def converse(self, asker: Asker, what: str, send: Send, *, legacy: bool) -> Json:
         """Do what `send` does, and have its questions answered. `legacy`: what the server is.
 
-        Raises what `send` raises, and `CallError`.
+        Raises what `send` raises, `CallError`, and `MCPError` for an answer to nothing.
         """
         state = asker.retry.get("requestState")
         if isinstance(state, str) and state.startswith(TOKEN):
@@ -174,9 +196,8 @@ class Desk:
             kept = Kept(asker, what)
             self.tasks.start_soon(kept.run, send)
             return await self._wait(kept)
-        client = Client(
-            asker.capabilities, asker.retry, asker.ask if asker.channel is not None else None
-        )
+        ask = asker.ask if asker.channel is not None else None
+        client = Client(asker.capabilities, asker.retry, ask, asker.log_level, asker.log)
         for _ in range(MOST_ROUNDS):
             result = await send(client, asker.report)
             if asker.modern or result.get("resultType") != "input_required":
@@ -192,7 +213,7 @@ class Desk:
                 f"the question of {what} that this answers is gone (it waits {KEPT_SECONDS:g} s); "
                 "whether the call took effect is unknown"
             )
-            raise CallError("UPSTREAM_ERROR", message)
+            raise MCPError(types.INVALID_PARAMS, message)
         del self._kept[state]
         answers = asker.retry.get("inputResponses")
         kept.asker = asker

@@ -7,10 +7,8 @@ isn't valid replaces nothing: `error` says so until a good one was read.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -18,6 +16,7 @@ from watchfiles import awatch
 
 from mcpproxy import entries, settings
 from mcpproxy.errors import SettingsError
+from mcpproxy.paths import signature
 from mcpproxy.settings import Loaded, Settings
 
 logger = logging.getLogger(__name__)
@@ -25,7 +24,7 @@ logger = logging.getLogger(__name__)
 RESTART = (
     "listen", "data_dir", "api_key", "require_mcp_auth", "trusted_hosts", "enable_socket",
     "code_execution_pool_size", "code_execution_memory_mb", "code_execution_require_confinement",
-    "activity_enabled", "logging",
+    "logging",
 )  # fmt: skip
 """Settings that what is open already was made with."""
 DEBOUNCE_MS = 300
@@ -162,15 +161,6 @@ def differences(before: Settings, after: Settings) -> list[str]:
     return found + [
         f"mcpServers.{name}" for name in {**old, **new} if old.get(name) != new.get(name)
     ]
-
-
-def signature(path: Path) -> object:
-    """What changes with a file, however it is written."""
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        return error.errno
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 async def _set_at_end(event: anyio.Event) -> None:

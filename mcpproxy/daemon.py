@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    contextmanager,
-)
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import anyio
 
 from mcpproxy import __version__, gates, keptcode, request
-from mcpproxy.catalog import Catalog
+from mcpproxy.catalog import Catalog, Tool
 from mcpproxy.codecache import CodeCache, Kept
-from mcpproxy.configuration import Configuration, differences
+from mcpproxy.configuration import Configuration
 from mcpproxy.discovery import Discovery
 from mcpproxy.errors import Refused, SettingsError, WorkerError
 from mcpproxy.execution import Execution, Limits, Progress, Reply
-from mcpproxy.journal import changes
-from mcpproxy.journal.store import Retention
-from mcpproxy.journal.trail import Trail, direct_call
-from mcpproxy.journal.writer import Journal, open_journal
 from mcpproxy.keptcode import KeptCode
-from mcpproxy.policy import Caller
+from mcpproxy.policy import Caller, Views
+from mcpproxy.rates import Executions
 from mcpproxy.request import Request
 from mcpproxy.sandbox.pool import Pool, open_pool
 from mcpproxy.sandbox.typescript import Transformer, open_transformer
 from mcpproxy.scripts import Scripts
 from mcpproxy.settings import Loaded, Settings
+from mcpproxy.tokens import Tokens
 from mcpproxy.upstream.connection import Client
 from mcpproxy.upstream.fleet import Fleet, open_fleet
+from mcpproxy.vault import Vault
 
 logger = logging.getLogger(__name__)
 
@@ -49,12 +45,7 @@ class Daemon:
     """Everything that is up, and what can be asked of it. Made by `open_daemon`."""
 
     def __init__(
-        self,
-        loaded: Loaded,
-        fleet: Fleet,
-        pool: Pool,
-        transformer: Transformer,
-        journal: Journal,
+        self, loaded: Loaded, fleet: Fleet, pool: Pool, transformer: Transformer, vault: Vault
     ) -> None:
         self.settings = loaded.settings
         """Replaced as a whole when the configuration changes."""
@@ -64,9 +55,12 @@ class Daemon:
         self._said = loaded.warnings
         self.server_errors = loaded.server_errors
         self.fleet = fleet
+        self.vault = vault
         self.pool = pool
-        self.journal = journal
         self.scripts = Scripts(loaded.places.scripts)
+        self._views = Views()
+        self._begun = Executions()
+        self.tokens = Tokens(loaded.places.state)
         self.kept_code = KeptCode(
             CodeCache(loaded.places.code_cache), lambda: fleet.catalog, self.catalog_for
         )
@@ -80,12 +74,6 @@ class Daemon:
 
     def _apply(self, loaded: Loaded) -> None:
         """Go by other settings from now on; what runs goes on with those it began with."""
-        if changed := differences(self.settings, loaded.settings):
-            self.journal.record(
-                "config_change", "ok", detail={"changed": changed, "warnings": loaded.warnings}
-            )
-        self.journal.keep = retention(loaded.settings)
-        self.journal.most = loaded.settings.activity_max_response_size
         said = [text for text in self.warnings if text not in self._said]
         self._said = loaded.warnings
         self.settings = loaded.settings
@@ -95,7 +83,7 @@ class Daemon:
 
     def catalog_for(self, caller: Caller) -> Catalog:
         """The catalog as this caller sees it: what it may not use isn't in it."""
-        return self.fleet.catalog
+        return self._views.seen(self.fleet.catalog, caller.scope)
 
     async def execute(
         self,
@@ -110,8 +98,7 @@ class Daemon:
         Raises `Refused` before anything runs. Cancelling it ends the script at once and cancels its
         calls upstream.
         """
-        with self._noting(caller, request_id):
-            wanted = request.read(body, self.settings, self.scripts, caller)
+        wanted = request.read(body, self.settings, self.scripts, caller)
         return await self._run(wanted, caller, request_id, progress)
 
     async def run_cached(
@@ -127,10 +114,9 @@ class Daemon:
 
         Raises `Refused`: NOT_FOUND for an id that is not kept, INVALID_REQUEST for a param it doesn't know.
         """
-        with self._noting(caller, request_id):
-            kept = await anyio.to_thread.run_sync(self.kept_code.find, cache_id, caller)
-            body = keptcode.run_again(kept, params)
-            wanted = request.read(body, self.settings, self.scripts, caller)
+        kept = await anyio.to_thread.run_sync(self.kept_code.find, cache_id, caller)
+        body = keptcode.run_again(kept, params)
+        wanted = request.read(body, self.settings, self.scripts, caller)
         changed = self.kept_code.changed(kept, caller)
         return await self._run(
             replace(wanted, warnings=changed), caller, request_id, progress, kept
@@ -146,8 +132,8 @@ class Daemon:
     ) -> Reply:
         if self._stopping:
             raise Refused("EXECUTION_FAILED", STOPPING)
-        settings = self.settings
-        trail = Trail(self.journal, caller.name, request_id)
+        self._pace(caller)
+        settings, view = self.settings, View(self, caller)
         execution = Execution(
             wanted,
             Limits(
@@ -158,28 +144,17 @@ class Daemon:
             ),
             self.pool,
             self._transformer,
-            self.fleet,
-            View(self.discovery, caller),
+            view,
+            view,
             request_id,
             progress,
-            trail,
         )
         self._executions.add(execution)
-        reply: Reply | None = None
+        began = anyio.current_time()
         try:
-            reply = await self._ran(execution, wanted, caller, kept)
-            return reply
+            reply = await execution.run()
         finally:
             self._executions.discard(execution)
-            # Before anybody gets the reply: what is known to have happened is on record.
-            cached = {} if kept is None else {"cache_id": kept.cache_id}
-            trail.ended(wanted.account() | cached, reply, execution.seen)
-
-    async def _ran(
-        self, execution: Execution, wanted: Request, caller: Caller, kept: Kept | None
-    ) -> Reply:
-        began = anyio.current_time()
-        reply = await execution.run()
         if not (reply.ok and wanted.description and wanted.script is None):
             return reply
         code = Kept(
@@ -192,15 +167,6 @@ class Daemon:
         )
         return await self._keep(code, caller, reply)
 
-    @contextmanager
-    def _noting(self, caller: Caller, request_id: str) -> Iterator[None]:
-        """Record a request that the block turns away."""
-        try:
-            yield
-        except Refused as error:
-            self.journal.refused(error.code, str(error), caller.name, request_id)
-            raise
-
     async def _keep(self, code: Kept, caller: Caller, reply: Reply) -> Reply:
         """The reply with the id under which its code is kept; code that can't be kept ran all the same."""
         try:
@@ -209,6 +175,17 @@ class Daemon:
             warnings = [*reply.envelope.get("warnings", ()), f"the code was not kept: {error}"]
             return Reply(reply.ok, {**reply.envelope, "warnings": warnings})
         return Reply(reply.ok, {**reply.envelope, "cache_id": cache_id})
+
+    def _pace(self, caller: Caller) -> None:
+        """Raises `Refused` when the caller has begun as many executions as it may in a minute."""
+        most = caller.ceilings.executions_per_minute
+        if most is None or not (wait := self._begun.begin(caller.name, most)):
+            return
+        raise Refused(
+            "RATE_LIMITED",
+            f"this token may begin {most} execution(s) a minute; try again in {math.ceil(wait)} s, or do more in one",
+            retry_after_ms=math.ceil(wait * 1000),
+        )
 
     def stop(self) -> None:
         """End what runs and take nothing new; each caller gets a reply that says so."""
@@ -231,20 +208,11 @@ class Daemon:
 
         Raises `CallError`.
         """
-        with direct_call(self.journal, server, tool, arguments, caller.name) as call:
-            found = gates.find(self.fleet.catalog, server, tool)
-            if found is not None:
-                gates.check_arguments(found, arguments)
-            call.result = await self.fleet.call(
-                server,
-                tool,
-                arguments,
-                started=call.timing.now,
-                progress=progress,
-                meta=meta,
-                client=client,
-            )
-        return call.result
+        view = View(self, caller)
+        found = view.find(server, tool)
+        if found is not None:
+            gates.check_arguments(found, arguments)
+        return await view.call(server, tool, arguments, progress=progress, meta=meta, client=client)
 
     async def request(
         self,
@@ -261,28 +229,45 @@ class Daemon:
 
         Raises `CallError`, and `MCPError` where the server itself refused.
         """
+        gates.check_server(caller, server)
         return await self.fleet.request(
             server, method, params, progress=progress, meta=meta, client=client
         )
 
-    def status(self) -> dict[str, Any]:
-        """What `GET /api/v1/status` and `mcpproxy status` show."""
-        states = [server["state"] for server in self.fleet.status()]
+    def servers(self, caller: Caller) -> list[dict[str, Any]]:
+        """The state of each server that the caller may know of."""
+        seen = self.catalog_for(caller).servers
+        return [
+            {**each, "tools": len(seen[each["name"]].tools)}
+            for each in self.fleet.status()
+            if each["name"] in seen
+        ]
+
+    def status(self, caller: Caller) -> dict[str, Any]:
+        """What `GET /api/v1/status` and `mcpproxy status` show: all of it to an operator alone."""
+        states = [server["state"] for server in self.servers(caller)]
+        servers = {state: states.count(state) for state in dict.fromkeys(states)}
+        enabled = self.settings.enable_code_execution
+        if not caller.admin:
+            return {
+                "version": __version__,
+                "code_execution": {"enabled": enabled},
+                "servers": servers,
+            }
         return {
             "version": __version__,
             "started_at": self.started_at.isoformat(timespec="seconds"),
             "config": str(self.places.config),
             "code_execution": {
-                "enabled": self.settings.enable_code_execution,
+                "enabled": enabled,
                 "running": self.pool.busy,
                 "waiting": self.pool.waiting,
                 "pool_size": self.pool.size,
                 "confinement": self.pool.layers
                 | {f"a script can not {act}": held for act, held in self.confinement.items()},
             },
-            "servers": {state: states.count(state) for state in dict.fromkeys(states)},
-            "activity": self.journal.status(),
-            "warnings": [*self.warnings, *self.journal.warnings()],
+            "servers": servers,
+            "warnings": self.warnings,
             "config_error": self.configuration.error,
             "requires_restart": self.configuration.requires_restart,
         }
@@ -298,17 +283,33 @@ class Daemon:
 
 
 class View:
-    """Discovery as one caller sees it."""
+    """The servers behind us, and what can be found out of them, as one caller sees it."""
 
-    def __init__(self, discovery: Discovery, caller: Caller) -> None:
-        self._discovery = discovery
+    def __init__(self, daemon: Daemon, caller: Caller) -> None:
+        self._daemon = daemon
         self._caller = caller
 
+    @property
+    def catalog(self) -> Catalog:
+        return self._daemon.catalog_for(self._caller)
+
+    def find(self, server: str, tool: str) -> Tool | None:
+        return gates.find(self.catalog, self._caller, server, tool)
+
+    async def call(
+        self, server: str, tool: str, arguments: Mapping[str, Any], **more: Any
+    ) -> dict[str, Any]:
+        gate = partial(gates.check_tool, self._caller)
+        return await self._daemon.fleet.call(server, tool, arguments, gate=gate, **more)
+
+    async def known(self, names: list[str] | None = None) -> None:
+        await self._daemon.fleet.known(list(self.catalog.servers) if names is None else names)
+
     def search(self, query: object, limit: object, server: object) -> dict[str, Any]:
-        return self._discovery.search_tools(query, limit, server, self._caller)
+        return self._daemon.discovery.search_tools(query, limit, server, self._caller)
 
     def describe(self, name: object) -> dict[str, Any]:
-        return self._discovery.describe_tool(name, self._caller)
+        return self._daemon.discovery.describe_tool(name, self._caller)
 
 
 @asynccontextmanager
@@ -324,10 +325,12 @@ async def open_daemon(
     """
     settings = loaded.settings if lasting else all_lazy(loaded.settings)
     unconfined: SettingsError | None = None
+    vault = Vault(loaded.places.state)
     async with AsyncExitStack() as stack:
-        journal = await stack.enter_async_context(journal_of(loaded, lasting=lasting))
         fleet = await stack.enter_async_context(
-            open_fleet(settings, environ, loaded.places.logs, loaded.places.state / "listings")
+            open_fleet(
+                settings, environ, loaded.places.logs, loaded.places.state / "listings", vault
+            )
         )
         pool = await stack.enter_async_context(
             open_pool(settings.code_execution_pool_size, settings.code_execution_memory_mb)
@@ -335,10 +338,7 @@ async def open_daemon(
         transformer = await stack.enter_async_context(
             open_transformer(loaded.places.state / "compiled")
         )
-        daemon = Daemon(loaded, fleet, pool, transformer, journal)
-        if lasting:
-            fleet.listen(changes.Servers(journal))
-            journal.record("system", "ok", code="STARTED", detail={"version": __version__})
+        daemon = Daemon(loaded, fleet, pool, transformer, vault)
         stack.callback(daemon.kept_code.cache.close)
         tasks = await stack.enter_async_context(anyio.create_task_group())
         if settings.code_execution_require_confinement:
@@ -354,30 +354,9 @@ async def open_daemon(
             if unconfined is None:
                 yield daemon
         finally:
-            if lasting:
-                journal.record("system", "ok", code="STOPPED")
             tasks.cancel_scope.cancel()
     if unconfined is not None:
         raise unconfined  # here, where no task group can wrap it
-
-
-def journal_of(loaded: Loaded, *, lasting: bool) -> AbstractAsyncContextManager[Journal]:
-    settings = loaded.settings
-    return open_journal(
-        loaded.places.state,
-        retention(settings),
-        settings.activity_max_response_size,
-        on=settings.activity_enabled,
-        lasting=lasting,
-    )
-
-
-def retention(settings: Settings) -> Retention:
-    return Retention(
-        settings.activity_retention_days,
-        settings.activity_max_records,
-        settings.activity_max_size_mb,
-    )
 
 
 def all_lazy(settings: Settings) -> Settings:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
 import mcp_types as types
 from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult
+from mcp.server.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from mcpproxy.asking import Asker
+from mcpproxy import offer
+from mcpproxy.asking import LEVELS, LOG_LEVEL, Asker
 from mcpproxy.errors import CallError
-from mcpproxy.face import Face, answered_before
+from mcpproxy.face import NOTICE_SECONDS, Face, answered_before
 from mcpproxy.library import KEYS, Library
 from mcpproxy.names import ToolId, find_tool
+from mcpproxy.policy import LOCAL, Caller
+from mcpproxy.subscribers import Subscribers
 from mcpproxy.toolbox import Context, Json, Report, Tools, asked_by, forwarded
 from mcpproxy.upstream.connection import Client
 
@@ -27,6 +32,9 @@ CATALOG_TTL_MS = 60_000
 
 HANDSHAKE_SECONDS = 2.0
 """How long a client that asks what there is waits for servers that are on their way."""
+
+MOST_LISTINGS = 32
+"""Views of the catalog whose list is kept."""
 
 RESOURCE_NOT_FOUND = -32002
 """Of the legacy revisions; the newest has INVALID_PARAMS for it."""
@@ -40,16 +48,60 @@ class CatalogFace(Face):
 
     def __init__(self, tools: Tools, instructions: str) -> None:
         super().__init__(tools, (), instructions, handlers=LIBRARY)
-        self._catalog: Catalog | None = None
+        self._listings: list[tuple[Catalog, list[Json]]] = []
         self.other_lists: set[str] = set()
         """Of prompts and resources, what is to be announced."""
         self.news = anyio.Event()
         self.library = Library(tools.daemon.fleet, self._heard)
-        self.server.offers = self.library.offers
+        self.server.whole = True
+        self.updates: set[str] = set()
+        """Resources whose changes are to be announced."""
+        self.subscribers = Subscribers(tools.daemon.fleet, self.library, self._updated)
 
     def _heard(self, kind: str) -> None:
         self.other_lists.add(kind)
         self.news.set()
+
+    def _updated(self, uri: str) -> None:
+        self.updates.add(uri)
+        self.news.set()
+
+    def _left(self, connection: Connection) -> None:
+        super()._left(connection)
+        self.subscribers.drop(connection)
+
+    async def listen(
+        self, ctx: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """A stream of a modern client; what it follows is followed as long as it is open."""
+        holder = object()
+        try:
+            for uri in params.notifications.resource_subscriptions or ():
+                with suppress(MCPError):  # what isn't there never changes
+                    await self.subscribers.subscribe(holder, uri, asked_by(ctx)[0])
+            return await super().listen(ctx, params)
+        finally:
+            self.subscribers.drop(holder)
+
+    async def announce_updates(self) -> None:
+        """Tell who follows a resource that it is another now."""
+        updates, self.updates = self.updates, set()
+        for uri in sorted(updates):
+            await self.bus.publish(ResourceUpdated(uri=uri))
+            async with anyio.create_task_group() as tasks:
+                for holder in self.subscribers.holders(uri):
+                    if isinstance(holder, Connection):
+                        tasks.start_soon(tell_updated, holder, uri)
+
+    def named(self, name: str, catalog: Catalog) -> str:
+        """A tool's own name is enough where one server alone has such a tool.
+
+        Pages that a server brings along (MCP Apps) call its tools that way, and so do models.
+        """
+        if name in offer.OWN or name in offer.OTHER_NAMES or find_tool(name, catalog) is not None:
+            return name
+        owners = [each for each, one in catalog.servers.items() if name in one.tools]
+        return str(ToolId(owners[0], name)) if len(owners) == 1 else name
 
     def sources(self) -> dict[str, list[int]]:
         """Where prompts and resources come from: other connections may have other ones."""
@@ -61,9 +113,12 @@ class CatalogFace(Face):
     async def _other(
         self, ctx: Context, call_next: CallNext, connection: Connection
     ) -> HandlerResult:
-        if ctx.method in ("initialize", "server/discover") or ctx.method in KEYS:
+        if ctx.method in KEYS:
             with anyio.move_on_after(HANDSHAKE_SECONDS):
                 await self.tools.daemon.fleet.settled()
+        modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if connection.initialize_accepted and not modern and ctx.method in HEARING_METHODS:
+            return await self._hearing(ctx, connection)
         if not connection.initialize_accepted or ctx.method not in LIBRARY_METHODS:
             return await call_next(ctx)
         try:
@@ -72,20 +127,35 @@ class CatalogFace(Face):
             data = {"code": error.code, "retry_after_ms": error.retry_after_ms}
             raise MCPError(types.INTERNAL_ERROR, error.message, data) from error
         except MCPError as error:
-            if (
-                error.code == RESOURCE_NOT_FOUND
-                and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-            ):
+            if error.code == RESOURCE_NOT_FOUND and modern:
                 raise MCPError(types.INVALID_PARAMS, error.message, error.error.data) from error
             raise
+
+    async def _hearing(self, ctx: Context, connection: Connection) -> Json:
+        """What a legacy client wants to hear of; a modern one says so otherwise."""
+        params = ctx.params or {}
+        if ctx.method == "logging/setLevel":
+            if params.get("level") not in LEVELS:
+                raise MCPError(types.INVALID_PARAMS, f"level must be one of {', '.join(LEVELS)}")
+            connection.state[LOG_LEVEL] = params["level"]
+            self.subscribers.set_level(connection, params["level"])
+            return {}
+        uri = params.get("uri")
+        if not isinstance(uri, str):
+            raise MCPError(types.INVALID_PARAMS, "uri must be a string")
+        if ctx.method == "resources/subscribe":
+            await self.subscribers.subscribe(connection, uri, asked_by(ctx)[0])
+        else:
+            self.subscribers.unsubscribe(connection, uri)
+        return {}
 
     async def _from_library(self, ctx: Context) -> Json:
         params = dict(ctx.params or {})
         meta = forwarded(params.get("_meta"))
-        if ctx.method in KEYS:
-            page = await self.library.page(ctx.method, params.get("cursor"))
-            return {**page, "ttlMs": self.ttl_ms, "cacheScope": self.scope}
         caller, _ = asked_by(ctx)
+        if ctx.method in KEYS:
+            page = await self.library.page(ctx.method, params.get("cursor"), caller)
+            return {**page, "ttlMs": self.ttl_ms, "cacheScope": self.scope}
         asker = Asker.of(ctx, caller.name)
         for key in ("_meta", "inputResponses", "requestState"):
             params.pop(key, None)
@@ -103,24 +173,30 @@ class CatalogFace(Face):
 
         match ctx.method:
             case "prompts/get":
-                return await self.library.get_prompt(params, send)
+                return await self.library.get_prompt(params, send, caller)
             case "completion/complete":
-                return await self.library.complete(params, send)
-        result = await self.library.read(params, send)
+                return await self.library.complete(params, send, caller)
+        result = await self.library.read(params, send, caller)
         if result.get("resultType") == "input_required":
             return result
         # What a server shows to everyone, it showed to our credentials.
         return {**result, "ttlMs": result.get("ttlMs", 0), "cacheScope": self.scope}
 
-    def listed(self) -> list[Json]:
-        catalog = self.tools.daemon.fleet.catalog
-        if catalog is not self._catalog:
-            self._catalog = catalog
-            self._listed = tuple(
+    def listed(self, caller: Caller = LOCAL) -> list[Json]:
+        catalog = self.tools.daemon.catalog_for(caller)
+        kept = next((listed for one, listed in self._listings if one is catalog), None)
+        if kept is None:
+            kept = [
                 {**tool.definition, "name": direct_name(ToolId(tool.server, tool.name), catalog)}
                 for tool in catalog.tools()
-            )
-        return list(self._listed)
+            ]
+            self._listings = [*self._listings, (catalog, kept)][-MOST_LISTINGS:]
+        return list(kept)
+
+
+async def tell_updated(connection: Connection, uri: str) -> None:
+    with anyio.move_on_after(NOTICE_SECONDS):
+        await connection.send_resource_updated(uri)
 
 
 def direct_name(tool: ToolId, catalog: Catalog) -> str:
@@ -140,4 +216,5 @@ LIBRARY = {
     "on_read_resource": answered_before,
     "on_completion": answered_before,
 }
+HEARING_METHODS = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 LIBRARY_METHODS = frozenset({*KEYS, "prompts/get", "resources/read", "completion/complete"})

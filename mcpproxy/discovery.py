@@ -34,6 +34,9 @@ LIMIT = 8
 MOST = 50
 """Results of one search."""
 
+MOST_INDEXES = 16
+"""Views of the catalog whose index is kept."""
+
 MOST_FUNCTIONS = 20
 LONGEST_DESCRIPTION = 700
 NAMES_BUDGET = 8000
@@ -53,7 +56,8 @@ class Discovery:
         self._catalog = catalog
         self._kept = kept
         self._lock = threading.Lock()
-        self._indexed: tuple[list[Mapping[str, Tool]], Index] | None = None
+        self._indexed: list[tuple[list[Mapping[str, Tool]], Index]] = []
+        """The last used last."""
 
     def search_tools(
         self, query: object, limit: object = None, server: object = None, caller: Caller = LOCAL
@@ -123,9 +127,14 @@ class Discovery:
         # A new snapshot may only say that a server is down: its mapping of tools is the same.
         tools = [server.tools for server in catalog.servers.values()]
         with self._lock:
-            if self._indexed is None or not same(self._indexed[0], tools):
-                self._indexed = tools, Index(entry(tool) for tool in catalog.tools())
-            return self._indexed[1]
+            found = next((each for each in self._indexed if same(each[0], tools)), None)
+            if found is None:
+                # Of what is seen alone: what is hidden must not even weigh in the ranking.
+                found = tools, Index(entry(tool) for tool in catalog.tools())
+            else:
+                self._indexed.remove(found)
+            self._indexed = [*self._indexed, found][-MOST_INDEXES:]
+            return found[1]
 
 
 def same(before: Sequence[object], after: Sequence[object]) -> bool:

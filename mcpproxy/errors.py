@@ -48,6 +48,7 @@ REFUSALS = frozenset(
         "METHOD_NOT_ALLOWED",
         "REQUEST_TOO_LARGE",
         "UNSUPPORTED_MEDIA_TYPE",
+        "RATE_LIMITED",
         "EXECUTION_FAILED",
     }
 )
@@ -55,12 +56,16 @@ REFUSALS = frozenset(
 
 
 class Refused(ProxyError):
-    """A request was turned away before anything ran. `code` is one of `REFUSALS`."""
+    """A request was turned away before anything ran.
 
-    def __init__(self, code: str, message: str) -> None:
+    `code` is one of `REFUSALS`. `retry_after_ms` is how long to wait before it makes sense to ask again.
+    """
+
+    def __init__(self, code: str, message: str, *, retry_after_ms: int | None = None) -> None:
         assert code in REFUSALS, code
         super().__init__(message)
         self.code = code
+        self.retry_after_ms = retry_after_ms
 
 
 RETRYABLE = frozenset(

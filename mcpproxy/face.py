@@ -8,12 +8,16 @@ upstream's tools or results is lost or refused on the way through typed models. 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import mcp_types as types
 from mcp.server import NotificationOptions, Server
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.models import InitializationOptions
@@ -29,10 +33,15 @@ from mcp.server.subscriptions import (
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.types import Receive, Scope, Send
 
 from mcpproxy import __version__, offer
 from mcpproxy.names import find_tool
-from mcpproxy.toolbox import Call, Context, Json, Tools
+from mcpproxy.policy import LOCAL, Caller
+from mcpproxy.toolbox import Call, Context, Json, Tools, asked_by
+
+if TYPE_CHECKING:
+    from mcpproxy.catalog import Catalog
 
 LARGEST_BODY = 16 * 2**20
 """Bytes of one request: room for a script's source and a large input."""
@@ -42,6 +51,9 @@ NOTICE_SECONDS = 5.0
 
 FIXED_TTL_MS = 3_600_000
 """A list that only a new version of this program changes."""
+
+asking: ContextVar[Caller] = ContextVar("asking", default=LOCAL)
+"""Who asks over HTTP, for the place where the SDK doesn't say for whom."""
 
 EVENTS: dict[str, Callable[[], ServerEvent]] = {
     "tools": ToolsListChanged,
@@ -53,17 +65,15 @@ EVENTS: dict[str, Callable[[], ServerEvent]] = {
 class FaceServer(Server[Any]):
     """A server that tells legacy clients, too, that its lists may change."""
 
-    offers: Callable[[], frozenset[str]] | None = None
-    """Which of prompts, resources and completions there are at this moment; all, without it."""
+    whole = False
+    """Whether it has all that servers behind us may have, though none is there yet."""
 
     def get_capabilities(self, *args: Any, **options: Any) -> types.ServerCapabilities:
         found = super().get_capabilities(*args, **options)
-        if self.offers is not None:
-            offers = self.offers()
-            for each in {"prompts", "resources", "completions"} - offers:
-                setattr(found, each, None)
+        if self.whole:
+            found.logging = types.LoggingCapability()
         if found.resources is not None:
-            found.resources.subscribe = False
+            found.resources.subscribe = self.whole
         return found
 
     def create_initialization_options(
@@ -73,9 +83,8 @@ class FaceServer(Server[Any]):
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
         # The HTTP manager calls this without arguments.
-        lists = self.offers is not None
         options = notification_options or NotificationOptions(
-            tools_changed=True, prompts_changed=lists, resources_changed=lists
+            tools_changed=True, prompts_changed=self.whole, resources_changed=self.whole
         )
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
@@ -105,7 +114,7 @@ class Face:
             instructions=instructions,
             on_list_tools=answered_before,
             on_call_tool=answered_before,
-            on_subscriptions_listen=self.listeners,
+            on_subscriptions_listen=self.listen,
             **handlers,
             get_tool_input_schema=self.input_schema,
         )
@@ -117,15 +126,34 @@ class Face:
             max_request_body_size=LARGEST_BODY,
         )
 
-    def listed(self) -> list[Json]:
+    async def listen(
+        self, ctx: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        return await self.listeners(ctx, params)
+
+    def named(self, name: str, catalog: Catalog) -> str:
+        """The name of the tool that a client means, who sees this catalog."""
+        return name
+
+    def listed(self, caller: Caller = LOCAL) -> list[Json]:
         return list(self._listed)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One HTTP request of a caller whom the guard has let in."""
+        caller: Caller = scope["state"]["caller"]
+        asking.set(caller)
+        if caller.rank != "anonymous":
+            # Has the SDK keep a session for the one who opened it.
+            owner = AccessToken(token="", client_id=caller.name, scopes=[])
+            scope = {**scope, "user": AuthenticatedUser(owner)}
+        await self.manager.handle_request(scope, receive, send)
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
         """For the SDK's check of `Mcp-Param-*` headers, which else lists all tools every time."""
         if own := offer.OWN.get(offer.OTHER_NAMES.get(name, name)):
             return own["inputSchema"]  # type: ignore[no-any-return]
-        catalog = self.tools.daemon.fleet.catalog
-        found = find_tool(name, catalog)
+        catalog = self.tools.daemon.catalog_for(asking.get())
+        found = find_tool(self.named(name, catalog), catalog)
         tool = found and catalog.tool(found.server, found.tool)
         return tool.input_schema if tool and isinstance(tool.input_schema, Mapping) else None
 
@@ -146,6 +174,9 @@ class Face:
                 case _:
                     await connection.send_tool_list_changed()
 
+    def _left(self, connection: Connection) -> None:
+        self.legacy.discard(connection)
+
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         # `_connection` has no public accessor in this SDK; nothing else here touches it.
         connection: Connection = ctx.session._connection
@@ -153,13 +184,15 @@ class Face:
             result = await call_next(ctx)
             if connection not in self.legacy:
                 self.legacy.add(connection)
-                connection.exit_stack.callback(self.legacy.discard, connection)
+                connection.exit_stack.callback(self._left, connection)
             return result
         # A middleware that answers by itself goes around the SDK's own gate.
         if connection.initialize_accepted and ctx.method == "tools/list":
             return self._stamped(ctx, self._page(ctx))
         if connection.initialize_accepted and ctx.method == "tools/call":
-            return self._stamped(ctx, await self.tools.call(Call.of(ctx)))
+            call = Call.of(ctx)
+            name = self.named(call.name, self.tools.daemon.catalog_for(call.caller))
+            return self._stamped(ctx, await self.tools.call(replace(call, name=name)))
         return await self._other(ctx, call_next, connection)
 
     async def _other(
@@ -171,7 +204,11 @@ class Face:
     def _page(self, ctx: Context) -> Json:
         if (ctx.params or {}).get("cursor"):
             raise MCPError(types.INVALID_PARAMS, "there is no such cursor: the list has one page")
-        return {"tools": self.listed(), "ttlMs": self.ttl_ms, "cacheScope": self.scope}
+        return {
+            "tools": self.listed(asked_by(ctx)[0]),
+            "ttlMs": self.ttl_ms,
+            "cacheScope": self.scope,
+        }
 
     def _stamped(self, ctx: Context, result: Json) -> Json:
         """The result in the envelope of the client's revision."""

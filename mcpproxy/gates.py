@@ -1,8 +1,12 @@
 """Whether one tool call may go out: the same questions in the same order for every way of calling.
 
-Order: arguments, budget, allowed servers, (token's servers, token's permission, approval), whether
-the tool is there and enabled, arguments against the tool's input schema. Concurrency limits come
-after that, in the fleet. The first "no" is the answer.
+Order: arguments, budget, allowed servers, token's servers, the profile's servers, token's
+permission, whether the tool is there and enabled, arguments against the tool's input schema.
+Concurrency limits come after that, in the fleet, which asks about the tool once more when the call
+goes out: it may have changed while the call waited. The first "no" is the answer.
+
+Each catalog here is one that the caller may see. So what is kept from it and what isn't there get
+the same answer, to the byte.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import jsonschema_rs
 from mcpproxy import names
 from mcpproxy.catalog import Catalog, Server, Tool
 from mcpproxy.errors import CallError
+from mcpproxy.policy import EVERYTHING, PERMISSIONS, Caller, may_use
 
 
 class Budget:
@@ -44,18 +49,55 @@ def check_allowed(server: str, allowed: frozenset[str] | None) -> None:
         )
 
 
-def find(catalog: Catalog, server: str, tool: str) -> Tool | None:
+def check_server(caller: Caller, server: str) -> None:
+    """Raises `CallError` for a server that isn't the caller's, whether there is one or not."""
+    if caller.servers is not None and server not in caller.servers:
+        raise CallError(
+            "ACCESS_DENIED",
+            f"this token may not use server '{server}'; it may use {named(caller)}. "
+            "An operator can give it another scope",
+        )
+    if caller.profile is not None and server not in caller.profile.servers:
+        raise CallError(
+            "SERVER_NOT_ALLOWED",
+            f"Server '{server}' is not in the profile '{caller.profile.name}', which has {named(caller)}",
+        )
+
+
+def named(caller: Caller) -> str:
+    """The servers of the caller's own scope, in words."""
+    return ", ".join(sorted(caller.scope.servers or ())) or "none"
+
+
+def find(catalog: Catalog, caller: Caller, server: str, tool: str) -> Tool | None:
     """The tool, or None where its server is known but its tools aren't (yet).
 
-    Raises `CallError` when there is no such server, or when the server's list lacks the tool.
+    Raises `CallError` when the server isn't the caller's, isn't there, or lacks the tool.
     """
+    check_server(caller, server)
     known = catalog.servers.get(server)
     if known is None:
         raise CallError("SERVER_NOT_FOUND", no_server(server, catalog))
-    found = known.tools.get(tool)
-    if found is None and known.state == "ready":
-        raise CallError("TOOL_NOT_FOUND", no_tool(known, tool))
-    return found
+    if tool not in known.tools and known.state != "ready":
+        return None
+    return check_tool(caller, tool, known)
+
+
+def check_tool(caller: Caller, tool: str, server: Server) -> Tool:
+    """The tool of a server as it is now, seen by the caller or not. Raises `CallError`."""
+    found = server.tools.get(tool)
+    if found is not None and may_use(caller, found):
+        return found
+    usable = [name for name, each in server.tools.items() if may_use(caller, each)]
+    if caller.permissions == EVERYTHING:
+        raise CallError("TOOL_NOT_FOUND", no_tool(server.name, tool, usable))
+    held = [name for name in PERMISSIONS if name in caller.permissions]
+    raise CallError(
+        "PERMISSION_DENIED",
+        f"this token has no permission beyond {' and '.join(held)}, and no tool '{tool}' of server "
+        f"'{server.name}' does with that{meant(tool, usable)} search_tools finds what it may use, "
+        "an operator can give it more",
+    )
 
 
 def no_server(server: str, catalog: Catalog) -> str:
@@ -68,10 +110,10 @@ def no_server(server: str, catalog: Catalog) -> str:
     )
 
 
-def no_tool(server: Server, tool: str) -> str:
-    """The sentence for a tool that its server doesn't have."""
+def no_tool(server: str, tool: str, known: Iterable[str]) -> str:
+    """The sentence for a tool that its server doesn't have; `known` are those it has."""
     return (
-        f"server '{server.name}' has no tool '{tool}'{meant(tool, server.tools)} "
+        f"server '{server}' has no tool '{tool}'{meant(tool, known)} "
         "search_tools finds tools by what they do"
     )
 

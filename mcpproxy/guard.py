@@ -1,9 +1,10 @@
 """The door: who may talk to us at all, and as whom. The first thing a request meets.
 
-Against web pages: `Host` must be one of ours (a rebound DNS name isn't), `Origin` must be ours or
-absent. Against everybody else: the administrator's key, except that MCP is open on loopback while
-`require_mcp_auth` is off and no reverse proxy stands in front. A wrong key is never better than none. On the Unix socket, which only this
-user can open, everybody is local.
+Against web pages: `Host` must be one of ours (a rebound DNS name isn't); `Origin` must be absent, or
+ours where MCP is spoken. Against everybody else: the administrator's key or an agent's token, except
+that MCP is open on loopback while `require_mcp_auth` is off and no reverse proxy stands in front. A
+wrong key is never better than none, and who shows many has to wait. On the Unix socket, which only
+this user can open, everybody is local.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import re
 import uuid
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote_plus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcpproxy import logs
 from mcpproxy.policy import ADMIN, ANONYMOUS, LOCAL, Caller
+from mcpproxy.rates import WrongKeys
 from mcpproxy.settings import Settings
+from mcpproxy.tokens import Tokens
 
 OPEN = frozenset({"/livez", "/readyz", "/healthz", "/ready"})
 OURS = ("127.0.0.1", "localhost", "[::1]")
@@ -30,10 +33,23 @@ AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?", re.I
 ORIGIN = re.compile(rf"https?://{AUTHORITY.pattern}", re.IGNORECASE)
 
 NO_KEY = (
-    "an API key is needed: send it as X-API-Key or Authorization: Bearer; "
-    "it is `api_key` in the configuration"
+    "a key is needed: send it as X-API-Key or Authorization: Bearer; it is `api_key` in the "
+    "configuration, or an agent's token"
 )
-WRONG_KEY = "the API key is wrong; it is `api_key` in the configuration"
+WRONG_KEY = (
+    "this is neither the API key (`api_key` in the configuration) nor an agent's token that is in use; "
+    "an operator can make one with: mcpproxy token create"
+)
+EXPIRED = "this token has expired; an operator can renew it with: mcpproxy token regenerate"
+NO_PAGES = "requests of web pages are refused (Origin); send it from a program, without that header"
+FORWARDED = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
+"""Headers of reverse proxies."""
+KEY = "apikey"
+"""The query parameter that may hold a key."""
+EXEC = "/api/v1/code/exec"
+"""Whose refusals have no `success` in their envelope."""
+INVALID_REQUEST = -32600
+"""Of JSON-RPC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +57,19 @@ class Refusal:
     status: int
     code: str
     message: str
+    wait: int = 0
+    """Seconds until it makes sense to ask again."""
 
 
 class Guard:
     """ASGI middleware; puts `caller` and `request_id` into the request's state."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, *, local: bool) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, *, local: bool, tokens: Tokens | None = None
+    ) -> None:
         self._app = app
+        self._tokens = tokens
+        self._wrong = WrongKeys()
         self._local = local
         self._key = settings.api_key.get_secret_value().encode()
         self._anonymous_mcp = settings.loopback and not settings.require_mcp_auth
@@ -65,11 +87,10 @@ class Guard:
         logs.request.set(request_id)
         found = self._judge(scope, headers)
         if isinstance(found, Refusal):
-            await refuse(send, found, request_id)
+            await refuse(send, found, request_id, scope["path"])
             return
+        scope["query_string"] = without_key(scope["query_string"])
         scope.setdefault("state", {}).update(caller=found, request_id=request_id)
-        logs.caller.set(found.name)
-        logs.client.set(headers.get(b"user-agent", b"").decode("latin-1") or None)
         marked = (b"x-request-id", request_id.encode())
 
         async def send_marked(message: Message) -> None:
@@ -80,6 +101,7 @@ class Guard:
         await self._app(scope, receive, send_marked)
 
     def _judge(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller | Refusal:
+        path = scope["path"]
         text = headers.get(b"host", b"").decode("latin-1")
         host = AUTHORITY.fullmatch(text)
         if host is None or not self._ours(host):
@@ -91,24 +113,39 @@ class Guard:
         if (origin := headers.get(b"origin")) is not None:
             page = ORIGIN.fullmatch(origin.decode("latin-1"))
             # Another port is another web server, whatever its name: not ours.
-            if page is None or not self._ours(page) or page[2] != host[2]:
-                return Refusal(
-                    403, "FORBIDDEN", "requests from foreign web pages are refused (Origin)"
-                )
+            if page is None or not self._ours(page) or page[2] != host[2] or not is_mcp(path):
+                return Refusal(403, "FORBIDDEN", NO_PAGES)
+        # What a browser says of its own accord, also where it sends no Origin.
+        if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
+            return Refusal(403, "FORBIDDEN", NO_PAGES)
         if self._local:
             return LOCAL
-        path = scope["path"]
         if path in OPEN:
             return ANONYMOUS
         key = given_key(scope["query_string"], headers)
         if key is not None:
-            right = self._key and hmac.compare_digest(key, self._key)
-            return ADMIN if right else Refusal(401, "UNAUTHORIZED", WRONG_KEY)
-        # A trusted host is a reverse proxy: who comes through it need not be on this machine.
-        near = host[1].lower() in OURS
-        if self._anonymous_mcp and near and (path == "/mcp" or path.startswith("/mcp/")):
+            return self._holder(key, (scope.get("client") or ("",))[0])
+        # Who comes through a reverse proxy need not be on this machine.
+        near = host[1].lower() in OURS and not FORWARDED & headers.keys()
+        if self._anonymous_mcp and near and is_mcp(path):
             return ANONYMOUS
         return Refusal(401, "UNAUTHORIZED", NO_KEY)
+
+    def _holder(self, key: bytes, peer: str) -> Caller | Refusal:
+        """Whose key this is."""
+        if wait := self._wrong.wait(peer, key):
+            return Refusal(429, "RATE_LIMITED", f"too many wrong keys; try again in {wait} s", wait)
+        if self._key and hmac.compare_digest(key, self._key):
+            self._wrong.right(key)
+            return ADMIN
+        token = self._tokens.find(key) if self._tokens is not None else None
+        if token is None:
+            self._wrong.wrong(peer)
+            return Refusal(401, "UNAUTHORIZED", WRONG_KEY)
+        self._wrong.right(key)
+        if self._tokens is not None and self._tokens.expired(token):
+            return Refusal(401, "UNAUTHORIZED", EXPIRED)
+        return token.caller()
 
     def _ours(self, found: re.Match[str]) -> bool:
         name = found[1].lower()
@@ -116,26 +153,44 @@ class Guard:
 
 
 def given_key(query: bytes, headers: dict[bytes, bytes]) -> bytes | None:
-    """The key that came with a request, as its bytes; None when none came."""
-    if (key := headers.get(b"x-api-key")) is not None:
+    """The key that came with a request, as its bytes; None when none came. An empty one is none."""
+    if key := headers.get(b"x-api-key", b"").strip():
         return key
     scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-    if scheme.lower() == b"bearer":
-        return token.strip()
+    if scheme.lower() == b"bearer" and (token := token.strip()):
+        return token
     # As Latin-1 every byte is one character, so that this is the bytes as they came.
-    found = parse_qs(query.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
-    return found["apikey"][0].encode("latin-1") if "apikey" in found else None
+    found = parse_qs(query.decode("latin-1"), encoding="latin-1")
+    return found[KEY][0].encode("latin-1") if KEY in found else None
 
 
-async def refuse(send: Send, refusal: Refusal, request_id: str) -> None:
-    """Answer with the envelope that all refusals share; `ok` and `success` serve both kinds of readers."""
-    body: dict[str, Any] = {
-        "ok": False,
-        "success": False,
-        "error": {"code": refusal.code, "message": refusal.message},
-        "request_id": request_id,
-    }
+def without_key(query: bytes) -> bytes:
+    """A query that nobody further in can learn a key from."""
+    if not query:
+        return query
+    parts = query.split(b"&")
+    return b"&".join(
+        p for p in parts if unquote_plus(p.partition(b"=")[0].decode("latin-1")) != KEY
+    )
+
+
+def is_mcp(path: str) -> bool:
+    return path == "/mcp" or path.startswith("/mcp/")
+
+
+async def refuse(send: Send, refusal: Refusal, request_id: str, path: str) -> None:
+    """Answer with the envelope of the surface that was asked for."""
+    error: dict[str, Any] = {"code": refusal.code, "message": refusal.message}
     headers = [(b"x-request-id", request_id.encode())]
+    if refusal.wait:
+        error["retry_after_ms"] = refusal.wait * 1000
+        headers.append((b"retry-after", b"%d" % refusal.wait))
+    body: dict[str, Any] = {"ok": False, "error": error, "request_id": request_id}
+    if is_mcp(path):
+        said = {"code": INVALID_REQUEST, "message": refusal.message, "data": error}
+        body = {"jsonrpc": "2.0", "id": None, "error": said}
+    elif path != EXEC:
+        body = {"success": False, **body}
     if refusal.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     await respond(send, refusal.status, json.dumps(body).encode(), headers)

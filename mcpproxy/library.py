@@ -25,6 +25,7 @@ from mcp.shared.exceptions import MCPError
 
 from mcpproxy.errors import CallError
 from mcpproxy.names import LONGEST, SEPARATORS, close
+from mcpproxy.policy import LOCAL, Caller
 
 if TYPE_CHECKING:
     from mcpproxy.upstream.connection import Connection
@@ -94,31 +95,24 @@ class Library:
         self._changed = changed
         """Told "prompts" or "resources" when a list that was shown is another."""
         self._kept: WeakKeyDictionary[Connection, dict[str, Listing]] = WeakKeyDictionary()
-        self._offers: dict[str, frozenset[str]] = {}
 
     # what there is
 
-    def offers(self) -> frozenset[str]:
-        """Which of prompts, resources and completions some server has, as far as is known."""
-        for server, connection in self._fleet.connections().items():
-            self._offers[server] = frozenset(connection.offers)
-        known = (self._offers.get(each, frozenset()) for each in self._fleet.catalog.servers)
-        return frozenset({"prompts", "resources", "completions"}).intersection(
-            frozenset().union(*known)
-        )
-
-    def sources(self, kind: str) -> dict[str, Connection]:
-        """The open connections that have prompts, or resources."""
+    def sources(self, kind: str, caller: Caller = LOCAL) -> dict[str, Connection]:
+        """The open connections that have prompts, or resources, as far as the caller may know of them."""
         return {
             server: connection
             for server, connection in self._fleet.connections().items()
-            if kind in connection.offers
+            if kind in connection.offers and caller.reaches(server)
         }
 
-    async def entries(self, method: str) -> list[Entry]:
-        """Everything of one kind, under names that are unique."""
+    def _servers(self, caller: Caller) -> list[str]:
+        return [name for name in self._fleet.catalog.servers if caller.reaches(name)]
+
+    async def entries(self, method: str, caller: Caller) -> list[Entry]:
+        """Everything of one kind that the caller may know of, under names that are unique."""
         kind = "prompts" if method == PROMPTS else "resources"
-        sources = self.sources(kind)
+        sources = self.sources(kind, caller)
         async with anyio.create_task_group() as tasks:
             for server, connection in sources.items():
                 tasks.start_soon(self._refresh, server, connection, method)
@@ -130,10 +124,10 @@ class Library:
         key = KEYS[method][1]
         return list(_named(listed, key) if method == PROMPTS else _addressed(listed, key))
 
-    async def page(self, method: str, cursor: object) -> Json:
+    async def page(self, method: str, cursor: object, caller: Caller) -> Json:
         """One page of a list, as the wire has it."""
         member, key = KEYS[method]
-        entries = await self.entries(method)
+        entries = await self.entries(method, caller)
         mark = hashlib.sha256("\0".join(each.shown for each in entries).encode()).hexdigest()[:16]
         start = 0
         if cursor is not None:
@@ -208,36 +202,39 @@ class Library:
 
     # whose something is
 
-    async def find_prompt(self, name: str) -> tuple[str, str]:
+    async def find_prompt(self, name: str, caller: Caller) -> tuple[str, str]:
         """Server and own name of a prompt. Raises `MCPError`."""
         fitting = [
             (server, name[len(server) + len(separator) :])
-            for server in sorted(self._fleet.catalog.servers, key=len, reverse=True)
+            for server in sorted(self._servers(caller), key=len, reverse=True)
             for separator in SEPARATORS
             if name.startswith(server + separator) and len(name) > len(server + separator)
         ]
         if len(fitting) == 1:
             return fitting[0]
-        entries = await self.entries(PROMPTS)
+        entries = await self.entries(PROMPTS, caller)
         for entry in entries:
             if entry.shown == name:
                 return entry.server, entry.own
         if fitting:
             return fitting[0]
+        owners = [entry.server for entry in entries if entry.own == name]
+        if len(owners) == 1:
+            return owners[0], name
         near = close(name, [entry.shown for entry in entries])
         hint = f"; did you mean {' or '.join(near)}?" if near else ": prompts/list has them all"
         raise MCPError(types.INVALID_PARAMS, f'there is no prompt "{name[:LONGEST]}"{hint}')
 
-    async def find_resource(self, uri: str) -> tuple[str, str]:
+    async def find_resource(self, uri: str, caller: Caller) -> tuple[str, str]:
         """Server and own URI of a resource. Raises `MCPError`."""
-        if (wrapped := unwrap(uri)) is not None and wrapped[0] in self._fleet.catalog.servers:
+        if (wrapped := unwrap(uri)) is not None and wrapped[0] in self._servers(caller):
             return wrapped
-        listed = await self.entries(RESOURCES)
+        listed = await self.entries(RESOURCES, caller)
         owners = [entry.server for entry in listed if entry.own == uri]
         if not owners:
-            owners = _of_templates(uri, await self.entries(TEMPLATES))
+            owners = _of_templates(uri, await self.entries(TEMPLATES, caller))
         if not owners:
-            owners = list(self.sources("resources"))
+            owners = list(self.sources("resources", caller))
         if len(owners) == 1:
             return owners[0], uri
         ways = " or ".join(wrap(server, uri[:LONGEST]) for server in owners[:3])
@@ -248,41 +245,41 @@ class Library:
 
     # requests
 
-    async def get_prompt(self, params: Json, send: Send) -> Json:
-        server, name = await self.find_prompt(_text(params, "name"))
+    async def get_prompt(self, params: Json, send: Send, caller: Caller) -> Json:
+        server, name = await self.find_prompt(_text(params, "name"), caller)
         return await send(server, "prompts/get", {**params, "name": name})
 
-    async def read(self, params: Json, send: Send) -> Json:
+    async def read(self, params: Json, send: Send, caller: Caller) -> Json:
         uri = _text(params, "uri")
-        server, own = await self.find_resource(uri)
+        server, own = await self.find_resource(uri, caller)
         result = await send(server, "resources/read", {**params, "uri": own})
         contents = result.get("contents")
         if own != uri and isinstance(contents, list):
             result = {**result, "contents": [_rewrapped(server, each) for each in contents]}
         return result
 
-    async def complete(self, params: Json, send: Send) -> Json:
+    async def complete(self, params: Json, send: Send, caller: Caller) -> Json:
         """Suggestions for an argument of a prompt or of a resource template."""
         ref = params.get("ref")
         kind = ref.get("type") if isinstance(ref, Mapping) else None
         if not isinstance(ref, Mapping) or kind not in ("ref/prompt", "ref/resource"):
             raise MCPError(types.INVALID_PARAMS, "ref.type must be ref/prompt or ref/resource")
         if kind == "ref/prompt":
-            server, own = await self.find_prompt(_text(ref, "name"))
+            server, own = await self.find_prompt(_text(ref, "name"), caller)
             named = {**ref, "name": own}
         else:
-            server, own = await self._find_template(_text(ref, "uri"))
+            server, own = await self._find_template(_text(ref, "uri"), caller)
             named = {**ref, "uri": own}
         connection = self._fleet.connections().get(server)
         if connection is not None and "completions" not in connection.offers:
             return {"completion": {"values": []}}
         return await send(server, "completion/complete", {**params, "ref": named})
 
-    async def _find_template(self, uri: str) -> tuple[str, str]:
-        for entry in await self.entries(TEMPLATES):
+    async def _find_template(self, uri: str, caller: Caller) -> tuple[str, str]:
+        for entry in await self.entries(TEMPLATES, caller):
             if entry.shown == uri:
                 return entry.server, entry.own
-        return await self.find_resource(uri)
+        return await self.find_resource(uri, caller)
 
 
 def _text(params: Mapping[str, Any], key: str) -> str:

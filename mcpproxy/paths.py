@@ -82,6 +82,15 @@ def server_log(logs: Path, name: str) -> Path:
     return logs / f"{safe}.log"
 
 
+def signature(path: Path) -> object:
+    """What changes with a file, however it is written."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        return error.errno
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def private_directory(path: Path) -> None:
     """Make a directory that is this user's alone. Raises `PermissionError` for one that isn't ours."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -90,3 +99,19 @@ def private_directory(path: Path) -> None:
         raise PermissionError(f"{path} belongs to another user")
     if found.st_mode & 0o077:
         path.chmod(0o700)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file at once or not at all, readable by this user alone. Raises `OSError`."""
+    spare = None
+    try:
+        descriptor, spare = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(spare, path)
+    except BaseException:
+        if spare is not None:
+            Path(spare).unlink(missing_ok=True)
+        raise

@@ -74,7 +74,7 @@ class McpFace:
 
     def app(self, path: str) -> ASGIApp:
         """The ASGI application of `/mcp`, `/mcp/call` or `/mcp/all`; a guard belongs in front."""
-        return self.faces[path].manager.handle_request
+        return self.faces[path].handle
 
     async def serve_pipe(self, read: ByteReceiveStream, write: ByteSendStream) -> None:
         """Serve one client on two byte streams, a message per line, until it is gone."""
@@ -115,6 +115,8 @@ class McpFace:
                     kinds.add("tools")
                 for kind in sorted(kinds):
                     await whole.changed(kind)
+                whole.subscribers.attend()
+                await whole.announce_updates()
         finally:
             unsubscribe()
 

@@ -21,6 +21,9 @@ SHORTEST_LINE = 16
 AGENT_TOKEN = re.compile(r"mcp_agt_[A-Za-z0-9_-]{16,}")
 """Tokens of ours are kept as hashes, so they are known by their looks alone."""
 
+SECRET_NAME = re.compile(r"key|token|secret|passw|passphrase|credential|auth|cookie", re.IGNORECASE)
+"""In the name of a variable or an option whose value is likely no word for everybody."""
+
 
 class Secrets:
     """Values to hide, each with what is shown instead."""

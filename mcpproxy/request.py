@@ -50,22 +50,6 @@ class Request:
     """What the program does, in a sentence: with one, code that runs well is kept."""
     warnings: list[str] = field(default_factory=list)
 
-    def account(self) -> dict[str, Any]:
-        """All of it that was asked for, as it is recorded."""
-        allowed = self.allowed_servers
-        found = {
-            "source": self.source,
-            "language": self.language,
-            "script": self.script,
-            "description": self.description,
-            "input": self.input,
-            "timeout_ms": self.timeout_ms,
-            "max_tool_calls": self.max_tool_calls,
-            "allowed_servers": None if allowed is None else sorted(allowed),
-            "trace": self.trace,
-        }
-        return {key: value for key, value in found.items() if value not in (None, "", False)}
-
 
 def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: Caller) -> Request:
     """The request in `body`. Raises `Refused` with a code and a sentence that names the field.
@@ -84,7 +68,7 @@ def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: 
     language = _language(body)
     description = _description(body)
     given = _input(body)
-    timeout_ms, max_tool_calls, allowed, trace, warnings = _options(body, settings)
+    timeout_ms, max_tool_calls, allowed, trace, warnings = _options(body, settings, caller)
     script = source_given[1] or None
     if script is not None:
         stored = scripts.read(script, language, caller)
@@ -198,7 +182,7 @@ def deeper(value: object, levels: int) -> bool:
 
 
 def _options(
-    body: Mapping[str, Any], settings: Settings
+    body: Mapping[str, Any], settings: Settings, caller: Caller
 ) -> tuple[int, int, frozenset[str] | None, bool, list[str]]:
     options = body.get("options", {})
     if not isinstance(options, dict):
@@ -219,10 +203,12 @@ def _options(
     if not isinstance(trace, bool):
         raise Refused("INVALID_OPTIONS", f"trace must be true or false, not {kind(trace)}")
     warnings: list[str] = []
-    ceilings = settings.code_execution_limits
+    limits, own = settings.code_execution_limits, caller.ceilings
+    longest = _least(limits.max_timeout_ms, own.timeout_ms)
+    most = _least(limits.max_tool_calls, own.tool_calls)
     return (
-        _clamped("timeout_ms", timeout, settings.code_execution_timeout_ms, ceilings.max_timeout_ms, warnings),
-        _clamped("max_tool_calls", calls, settings.code_execution_max_tool_calls, ceilings.max_tool_calls, warnings),
+        _clamped("timeout_ms", timeout, settings.code_execution_timeout_ms, longest, warnings),
+        _clamped("max_tool_calls", calls, settings.code_execution_max_tool_calls, most, warnings),
         _servers(options),
         trace,
         warnings,
@@ -248,6 +234,10 @@ def _servers(options: Mapping[str, Any]) -> frozenset[str] | None:
             "INVALID_OPTIONS", "allowed_servers must be an array of strings (server names)"
         )
     return frozenset(servers) or None
+
+
+def _least(*ceilings: int | None) -> int | None:
+    return min((each for each in ceilings if each is not None), default=None)
 
 
 def _clamped(

@@ -79,7 +79,7 @@ class Scripts:
         except FileNotFoundError:
             raise Refused("SCRIPT_NOT_FOUND", self._not_found(name, caller)) from None
         except Unusable as error:
-            where = f" ({path})" if caller.admin else ""
+            where = "" if caller.rank == "token" else f" ({path})"
             raise Refused(
                 "SCRIPT_UNUSABLE", f'stored script "{name}"{where} {REASONS[str(error)]}'
             ) from None
@@ -122,7 +122,7 @@ class Scripts:
         return entry
 
     def _not_found(self, name: str, caller: Caller) -> str:
-        if not caller.admin:
+        if caller.rank == "token":
             return (
                 f'stored script "{name}" not found (the stored-script listing is available to '
                 "administrators only; an agent-token caller must already know the script name)"
@@ -140,7 +140,7 @@ class Scripts:
         )
 
     def _ambiguous(self, name: str, paths: list[Path], caller: Caller) -> str:
-        if caller.admin:
+        if caller.rank != "token":
             return f'stored script "{name}" is ambiguous: {paths[0]} and {paths[1]} both exist — remove one'
         return (
             f'stored script "{name}" is ambiguous: both a .js and a .ts file exist — '

@@ -23,10 +23,10 @@ import uvicorn
 from anyio.abc import SocketListener, SocketStream, TaskStatus
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mcpproxy import logs
+from mcpproxy import logs, profiles
 from mcpproxy.daemon import Daemon, open_daemon
-from mcpproxy.errors import ProxyError, SettingsError
-from mcpproxy.guard import Guard
+from mcpproxy.errors import ProxyError, Refused, SettingsError
+from mcpproxy.guard import Guard, Refusal, refuse
 from mcpproxy.paths import Places, private_directory
 from mcpproxy.proxy import McpFace, open_mcp
 from mcpproxy.rest.api import open_api
@@ -51,14 +51,24 @@ class Router:
     """`/mcp…` to the MCP face, the rest to the API."""
 
     def __init__(self, daemon: Daemon, face: McpFace) -> None:
+        self._daemon = daemon
         self._api = open_api(daemon)
         self._faces: dict[str, ASGIApp] = {
             path: face.app(path) for path in ("/mcp", "/mcp/call", "/mcp/all")
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._faces.get(scope["path"].rstrip("/") or "/", self._api)
-        await app(scope, receive, send)
+        path, state = scope["path"].rstrip("/") or "/", scope["state"]
+        if (found := profiles.split(path)) is not None:
+            name, path = found
+            try:
+                caller = profiles.narrowed(self._daemon.settings.profiles, name, state["caller"])
+            except Refused as error:
+                refusal = Refusal(404, error.code, str(error))
+                await refuse(send, refusal, state["request_id"], scope["path"])
+                return
+            scope = {**scope, "state": {**state, "caller": caller}}
+        await self._faces.get(path, self._api)(scope, receive, send)
 
 
 class Server(uvicorn.Server):
@@ -85,7 +95,7 @@ async def serve(loaded: Loaded, environ: Mapping[str, str]) -> None:
             anyio.create_task_group() as tasks,
         ):
             router = Router(daemon, face)
-            servers = {server(Guard(router, settings, local=False)): tcp}
+            servers = {server(Guard(router, settings, local=False, tokens=daemon.tokens)): tcp}
             if unix is not None:
                 servers[server(Guard(router, settings, local=True))] = unix
             if pipe is not None:

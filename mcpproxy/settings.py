@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import os
 import re
 import secrets
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +29,8 @@ from pydantic import (
 
 from mcpproxy import edit, jsonc
 from mcpproxy.errors import SettingsError
-from mcpproxy.paths import Places, places, private_directory
+from mcpproxy.paths import Places, places, private_directory, replace_file
+from mcpproxy.profiles import by_name
 from mcpproxy.redaction import SECRETS
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -85,7 +84,7 @@ class ServerSettings(Concurrency):
     url: str | None = None
     """Where an HTTP server is."""
     headers: dict[str, str] = {}
-    """Sent with each request; `${env:NAME}` stands for the daemon's environment variable."""
+    """Sent with each request; `${env:NAME}` stands for the daemon's environment variable, `${keyring:NAME}` for a secret."""
     command: str | None = None
     """The program of a stdio server."""
     args: list[str] = []
@@ -93,7 +92,7 @@ class ServerSettings(Concurrency):
     working_dir: str | None = None
     """The folder it runs in; the daemon's own when unset."""
     env: dict[str, str] = {}
-    """Added to the short list of variables it inherits; `${env:NAME}` is resolved when it is started."""
+    """Added to the short list of variables it inherits; `${env:NAME}` and `${keyring:NAME}` are resolved when it is started."""
     enabled: bool = True
     """Whether it is connected at all."""
     quarantined: bool | None = None
@@ -145,6 +144,8 @@ class Settings(Concurrency):
     """Whether to listen on the local socket as well."""
     servers: Annotated[tuple[ServerSettings, ...], Strict(False)] = Field((), alias="mcpServers")
     """The upstream servers: a list, or an object by name as other clients write it."""
+    profiles: Annotated[dict[str, list[str]], BeforeValidator(by_name)] = {}
+    """Names of servers, by the name of a profile: `/mcp/p/<name>` shows these and no others."""
 
     enable_code_execution: bool = True
     """Whether `code_execution` may be used, on any surface."""
@@ -181,16 +182,6 @@ class Settings(Concurrency):
         default_factory=lambda: Concurrency.model_validate({})
     )
     """Limits of the servers that set none of their own."""
-    activity_enabled: bool = True
-    """Whether executions, calls and changes are recorded; `mcpproxy activity` shows them."""
-    activity_retention_days: float = Field(90, gt=0, strict=False)
-    """How long records are kept."""
-    activity_max_records: int = Field(100_000, ge=1)
-    """How many records are kept, the newest."""
-    activity_max_size_mb: int = Field(256, ge=1)
-    """How large the records may get together, in MiB; the oldest go first."""
-    activity_max_response_size: int = Field(8192, ge=0, le=2**20)
-    """Characters that are kept of each result, reply, arguments, input and logs of a record."""
     logging: Logging = Field(default_factory=Logging)
     """What the daemon writes down."""
 
@@ -286,6 +277,13 @@ def check(
         raise SettingsError(f"{path}: listen {error}") from error
     SECRETS.add(settings.api_key.get_secret_value(), "(api_key)")
     warnings += [f"server '{name}' is left out: {reason}" for name, reason in errors.items()]
+    known = {server.name for server in settings.servers} | errors.keys()
+    warnings += [
+        f"profile '{name}' names the server '{each}', which is not configured"
+        for name, servers in settings.profiles.items()
+        for each in servers
+        if each not in known
+    ]
     data_dir = Path(settings.data_dir) if settings.data_dir else None
     return Loaded(settings, places(path, data_dir), warnings, errors, environ, overrides or {})
 
@@ -318,18 +316,9 @@ def write(path: Path, text: str) -> None:
 
     Raises `SettingsError`.
     """
-    target = path.resolve()
-    spare = None
     try:
-        descriptor, spare = tempfile.mkstemp(prefix=f".{path.name}.", dir=target.parent)
-        with open(descriptor, "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(spare, target)
+        replace_file(path.resolve(), text.encode())
     except OSError as error:
-        if spare is not None:
-            Path(spare).unlink(missing_ok=True)
         raise SettingsError(f"{path} can't be written: {error}") from error
 
 

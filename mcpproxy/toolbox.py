@@ -18,13 +18,13 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from mcpproxy import logs, offer
+from mcpproxy import gates, logs, offer
 from mcpproxy.asking import Asker, Desk
 from mcpproxy.discovery import near_names
 from mcpproxy.errors import CallError, Refused
 from mcpproxy.execution import JOINING_SECONDS, Reply, refusal, to_json
 from mcpproxy.names import LONGEST, SEPARATORS, ToolId, close, find_tool
-from mcpproxy.policy import LOCAL, Caller
+from mcpproxy.policy import EVERYTHING, LOCAL, Caller
 from mcpproxy.upstream.connection import Client
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def answer(data: object) -> Json:
     return told(to_json(data).decode(), failed=False)
 
 
-def failure(code: str, message: str) -> Json:
-    return told(to_json(refusal(code, message)).decode(), failed=True)
+def failure(code: str, message: str, retry_after_ms: int | None = None) -> Json:
+    return told(to_json(refusal(code, message, retry_after_ms)).decode(), failed=True)
 
 
 # ── one call ────────────────────────────────────────────────────────────────────────────────────
@@ -65,8 +65,6 @@ class Call:
     arguments: Json
     meta: Json
     caller: Caller
-    client: str | None
-    """The client's program, as it calls itself."""
     request_id: str
     report: Report | None
     asker: Asker
@@ -88,16 +86,10 @@ class Call:
             arguments=dict(arguments or {}),
             meta=forwarded(meta),
             caller=caller,
-            client=client_of(ctx),
             request_id=request_id,
             report=ctx.session.report_progress if wanted else None,
             asker=Asker.of(ctx, caller.name),
         )
-
-
-def client_of(ctx: Context) -> str | None:
-    params = ctx.session.client_params
-    return f"{params.client_info.name} {params.client_info.version}" if params else None
 
 
 def forwarded(meta: object) -> Json:
@@ -143,23 +135,25 @@ class Tools:
         }
 
     async def call(self, call: Call) -> Json:
-        """The wire result, whatever happens; only cancellation passes."""
+        """The wire result, whatever happens; cancellation and `MCPError` pass."""
         logs.request.set(call.request_id)
-        logs.caller.set(call.caller.name)
-        logs.client.set(call.client)
         verb = self.own.get(offer.OTHER_NAMES.get(call.name, call.name))
         try:
             return await (verb(call) if verb else self._upstream(call.name, call.arguments, call))
         except Refused as refused:
-            return failure(refused.code, str(refused))
+            return failure(refused.code, str(refused), refused.retry_after_ms)
         except CallError as error:
             if error.result is not None:
                 return dict(error.result)
+            if (said := protocols_own(error, call.asker)) is not None:
+                raise said from None
             return told(to_json(error.envelope()).decode(), failed=True)
         except ValueError as error:
             return failure("INVALID_ARGS", str(error))
         except LookupError as error:
             return failure("TOOL_NOT_FOUND", str(error.args[0] if error.args else error))
+        except MCPError:
+            raise  # about the protocol: for the client, not for its model
         except Exception:
             # The protocol's edge: a fault of ours is told without its insides.
             logger.exception("request %s: %s failed", call.request_id, call.name[:LONGEST])
@@ -198,14 +192,9 @@ class Tools:
         return await self._look(self.daemon.discovery.list_servers, call)
 
     async def _look(self, read: Callable[..., Json], call: Call) -> Json:
-        await self._settled()
+        await settled(self.daemon)
         # In a thread: the first question about a new catalog makes its index.
         return answer(await anyio.to_thread.run_sync(partial(read, caller=call.caller)))
-
-    async def _settled(self) -> None:
-        """Servers that are on their way get a moment, as they do for a script."""
-        with anyio.move_on_after(JOINING_SECONDS):
-            await self.daemon.fleet.settled()
 
     async def _cached(self, call: Call) -> Json:
         cache_id = call.arguments.get("cache_id")
@@ -229,13 +218,7 @@ class Tools:
         return await self._upstream(name, dict(args or {}), call)
 
     async def _upstream(self, name: str, arguments: Json, call: Call) -> Json:
-        fleet = self.daemon.fleet
-        found = find_tool(name, fleet.catalog)
-        if found is None:
-            await self._settled()
-            found = find_tool(name, fleet.catalog) or expected(name, fleet.catalog)
-        if found is None:
-            raise LookupError(unknown(name, fleet.catalog))
+        found = await located(self.daemon, name, call.caller)
 
         async def send(client: Client | None, report: Report | None) -> Json:
             return await self.daemon.call(
@@ -262,6 +245,40 @@ class Tools:
         return connection is not None and connection.era == "legacy"
 
 
+class NoTool(LookupError):
+    """A name that names nothing; the message says what to do about it."""
+
+
+async def settled(daemon: Daemon) -> None:
+    """Servers that are on their way get a moment, as they do for a script."""
+    with anyio.move_on_after(JOINING_SECONDS):
+        await daemon.fleet.settled()
+
+
+async def located(daemon: Daemon, name: str, caller: Caller) -> ToolId:
+    """The tool that a caller names in any of the usual ways. Raises `NoTool`, `CallError`."""
+    if (found := find_tool(name, daemon.catalog_for(caller))) is not None:
+        return found
+    await settled(daemon)
+    catalog = daemon.catalog_for(caller)
+    if (found := find_tool(name, catalog) or expected(name, catalog)) is None:
+        withheld(name, catalog, caller)
+        raise NoTool(unknown(name, catalog))
+    return found
+
+
+def protocols_own(error: CallError, asker: Asker) -> MCPError | None:
+    """What a modern server said to the client itself: which capability it lacks, or that an answer
+
+    to its question won't do. Everything else is for the model, in a result.
+    """
+    said = error.__cause__
+    if not asker.modern or not isinstance(said, MCPError):
+        return None
+    own = asker.retry or said.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
+    return said if own else None
+
+
 def expected(name: str, catalog: Catalog) -> ToolId | None:
     """A tool of a server whose tools are not known now: the call itself finds out."""
     fitting = [one for one in catalog.servers if name.startswith(one)]
@@ -272,6 +289,21 @@ def expected(name: str, catalog: Catalog) -> ToolId | None:
                 if tool and server + separator + tool == name:
                     return ToolId(server, tool)
     return None
+
+
+def withheld(name: str, catalog: Catalog, caller: Caller) -> None:
+    """Raises `CallError` as a script's call would, where the caller's rights may be why there is no such tool.
+
+    Goes by the name and by what the caller sees: it can't tell what is kept from it from what isn't there.
+    """
+    for separator in SEPARATORS:
+        server, found, tool = name.partition(separator)
+        if found and server in catalog.servers and caller.permissions != EVERYTHING:
+            gates.check_tool(caller, tool, catalog.servers[server])
+    for separator in (":", "__"):
+        server, found, _ = name.partition(separator)
+        if found and server not in catalog.servers:
+            gates.check_server(caller, server)
 
 
 def unknown(name: str, catalog: Catalog) -> str:

@@ -41,6 +41,7 @@ class Home:
         self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
+            "PYTHON_KEYRING_BACKEND": os.environ["PYTHON_KEYRING_BACKEND"],
             "MCPPROXY_DATA_DIR": str(folder / "state"),
             "PYTHONWARNDEFAULTENCODING": os.environ.get("PYTHONWARNDEFAULTENCODING", ""),
         }

@@ -152,13 +152,15 @@ class Stub:
             for n in range(chosen.tools)
         ]
         if chosen.library:
-            for name in ("ask", "grow_library"):
+            for name in ("ask", "grow_library", "touch", "log"):
                 self.tools.append({"name": name, "description": name, "inputSchema": OBJECT})
         self.shelf = Shelf(chosen.library or "")
         self.asked: dict[str, tuple[threading.Event, list]] = {}
         self.malformed = MALFORMED if chosen.malformed else []
         self.calls: dict[object, threading.Event] = {}
         self.listeners: list[object] = []
+        self.followed: dict[object, list[str]] = {}
+        self.level = ""
         self.handshake = False
         self.reset()
 
@@ -191,8 +193,12 @@ class Stub:
                 with self.lock:
                     if event := self.calls.get(params.get("requestId")):
                         event.set()
+                    self.followed.pop(params.get("requestId"), None)
         elif method == "tools/call":
             threading.Thread(target=self.call, args=(message["id"], params), daemon=True).start()
+        elif params.get("name") == "ask" or str(params.get("uri")).endswith("://ask"):
+            given = (message["id"], method, params)
+            threading.Thread(target=self.consult, args=given, daemon=True).start()
         elif (answer := self.answer(method, params, message["id"])) is not None:
             self.send({"id": message["id"], **answer})
             if method == "tools/list" and self.options.leave:
@@ -207,7 +213,9 @@ class Stub:
         capabilities: dict = {"tools": {"listChanged": True}}
         if self.options.library:
             changing = {"listChanged": True}
-            capabilities |= {"prompts": changing, "resources": changing, "completions": {}}
+            resources = {**changing, "subscribe": True}
+            capabilities |= {"prompts": changing, "resources": resources, "completions": {}}
+            capabilities["logging"] = {}
         if method in ("initialize", "server/discover") and self.options.slow_init:
             time.sleep(self.options.slow_init)
         match method:
@@ -226,9 +234,19 @@ class Stub:
                 return None if self.options.deaf_to_pings else result()
             case "tools/list":
                 return self.listing(params, modern)
+            case "logging/setLevel" if self.options.library:
+                self.level = params["level"]
+                return result()
+            case "resources/subscribe" | "resources/unsubscribe" if self.options.library:
+                uris = self.followed.setdefault("", [])
+                (uris.append if method.endswith("/subscribe") else uris.remove)(params["uri"])
+                return result()
             case "subscriptions/listen":
-                self.listeners.append(number)
                 wanted = params.get("notifications") or {"toolsListChanged": True}
+                if "resourceSubscriptions" in wanted:
+                    self.followed[number] = wanted["resourceSubscriptions"]
+                else:
+                    self.listeners.append(number)
                 acknowledged = {"notifications": wanted, "_meta": {ID_KEY: number}}
                 self.send(
                     {"method": "notifications/subscriptions/acknowledged", "params": acknowledged}
@@ -258,7 +276,27 @@ class Stub:
         for number in self.listeners:
             self.send({"method": method, "params": {"_meta": {ID_KEY: number}}})
 
+    def touch(self, uri: str) -> dict:
+        """Say that a resource is another, to who follows it; and who that is."""
+        followed = {str(number): uris for number, uris in self.followed.items() if uris}
+        for number, uris in list(self.followed.items()):
+            if uri in uris:
+                meta = {"_meta": {ID_KEY: number}} if number else {}
+                self.send({"method": "notifications/resources/updated", "params": {"uri": uri, **meta}})  # fmt: skip
+        return data({"followed": followed, "level": self.level})
+
     # calls
+
+    def consult(self, number: object, method: str, params: dict) -> None:
+        """A prompt or a resource that asks for a word and has it in it."""
+        answer = self.ask(number, params)
+        if "resultType" not in answer["result"]:
+            (block,) = answer["result"]["content"]
+            if method == "prompts/get":
+                answer = result(messages=[{"role": "user", "content": block}])
+            else:
+                answer = result(contents=[{"uri": params["uri"], "text": block["text"]}])
+        self.send({"id": number, **answer})
 
     def call(self, number: object, params: dict) -> None:
         name, args = params.get("name"), params.get("arguments") or {}
@@ -312,6 +350,11 @@ class Stub:
 
     def run(self, name: str, args: dict, meta: dict, stopped: threading.Event) -> dict:
         match name:
+            case "touch" if self.options.library:
+                return self.touch(args["uri"])
+            case "log" if self.options.library:
+                self.send({"method": "notifications/message", "params": {"level": args["level"], "data": args["data"], "x-own": 1}})  # fmt: skip
+                return data({"level": meta.get("io.modelcontextprotocol/logLevel") or self.level})
             case "echo":
                 return data(args)
             case "json_text":

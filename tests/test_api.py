@@ -20,6 +20,7 @@ from mcpproxy.rest.api import open_api
 from mcpproxy.rest.routing import STATUS
 from mcpproxy.scripts import Scripts
 from mcpproxy.settings import Settings
+from mcpproxy.tokens import Tokens
 
 EXEC = "/api/v1/code/exec"
 JSON = {"Content-Type": "application/json"}
@@ -32,8 +33,8 @@ class Daemon(FakeDaemon):
         super().__init__(catalog(demo=["echo", "add"], other=["echo"]))
         self.settings = Settings(api_key="k", code_execution_queue_timeout_ms=1500)
         self.scripts = Scripts(tmp_path / "scripts")
+        self.tokens = Tokens(tmp_path / "state")
         self.server_errors = {"bad": 'mcpServers[0].command of "bad" is empty'}
-        self.fleet.status = lambda: [{"name": "demo", "state": "ready"}]
         self.outcome: Reply | Exception | None = None
 
     async def execute(self, body, caller, *, request_id, progress=None):
@@ -42,8 +43,11 @@ class Daemon(FakeDaemon):
         await super().execute(body, caller, request_id=request_id, progress=progress)
         return self.outcome or Reply(True, {"ok": True, "value": body["code"]})
 
-    def status(self):
+    def status(self, caller):
         return {"version": "0"}
+
+    def servers(self, caller):
+        return [{"name": "demo", "state": "ready"}]
 
 
 @pytest.fixture
@@ -319,7 +323,7 @@ async def test_stored_scripts_are_listed_for_an_administrator_alone(daemon, tmp_
         "scripts": [{"name": "one", "paths": [path], "status": "ok"}],
     }
     client = Client()
-    await app(scope(Caller("a token", admin=False)), client.receive, client.send)
+    await app(scope(Caller("a-token", "token")), client.receive, client.send)
     assert client.answer.status == 403
     assert client.answer.body == {"success": False, "error": code.NO_LISTING, "request_id": "r"}
 

@@ -164,7 +164,7 @@ async def test_a_changed_tool_is_a_warning(daemon):
 
 # ── whose it is ─────────────────────────────────────────────────────────────────────────────────
 
-BOB, EVE = Caller("bob", admin=False), Caller("eve", admin=False)
+BOB, EVE = Caller("bob", "token"), Caller("eve", "token")
 SECRET = program(1, description="list issues", tools={"github:list_issues": "h"})
 
 

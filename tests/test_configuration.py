@@ -190,7 +190,7 @@ async def test_servers_are_for_administrators(daemon):
     app = open_api(daemon)
 
     async def agent(scope, receive, send):
-        state = {"caller": Caller("agent", admin=False), "request_id": "r"}
+        state = {"caller": Caller("agent", "token"), "request_id": "r"}
         await app({**scope, "state": state}, receive, send)
 
     for method, path in [

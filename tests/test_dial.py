@@ -29,7 +29,8 @@ from mcpproxy.errors import CallError
 from mcpproxy.redaction import SECRETS
 from mcpproxy.settings import ServerSettings
 from mcpproxy.upstream import link
-from mcpproxy.upstream.dial import References, Unreachable, program, refusal, retry_after, ways
+from mcpproxy.upstream.dial import program, refusal, retry_after, ways
+from mcpproxy.upstream.references import References, Unreachable
 
 
 @pytest.mark.parametrize(

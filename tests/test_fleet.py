@@ -18,6 +18,7 @@ from upstreams import open_stubs, stub, wanted
 
 from mcpproxy import gates
 from mcpproxy.errors import CallError
+from mcpproxy.policy import LOCAL
 from mcpproxy.upstream import era as era_module
 from mcpproxy.upstream import link
 from mcpproxy.upstream.fleet import Fleet
@@ -440,7 +441,7 @@ async def test_the_last_list_of_a_lazy_server_is_known_before_it_is_connected(tm
         status = fleet.status()[0]
         assert status["listing"] == "kept" and status["listing_age_seconds"] > 1e9
         assert len(starts.read_text(encoding="ascii").split()) == 1
-        assert gates.find(fleet.catalog, "stub", "ping") is not None
+        assert gates.find(fleet.catalog, LOCAL, "stub", "ping") is not None
         assert await fleet.call("stub", "ping", {})
         assert fleet.status()[0]["listing_age_seconds"] < 60
 

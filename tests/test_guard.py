@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 
 import pytest
 from asgi import ask
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpproxy.guard import AUTHORITY, Guard, respond
+from mcpproxy.guard import AUTHORITY, EXEC, Guard, is_mcp, respond, without_key
+from mcpproxy.rates import WRONG_KEYS
 from mcpproxy.settings import Settings
+from mcpproxy.tokens import Tokens
 
 KEY = "k-ünlike"
 SENT = KEY.encode()
@@ -22,8 +25,9 @@ async def whoami(scope, receive, send):
     await respond(send, 200, f'["{state["caller"].name}", "{state["request_id"]}"]'.encode())
 
 
-def door(*, local: bool = False, **settings) -> Guard:
-    return Guard(whoami, Settings(**{"api_key": KEY, **settings}), local=local)
+def door(*, local: bool = False, tokens: Tokens | None = None, **settings) -> Guard:
+    made = Settings(**{"api_key": KEY, **settings})
+    return Guard(whoami, made, local=local, tokens=tokens)
 
 
 async def caller(guard, path, headers=None):
@@ -31,7 +35,11 @@ async def caller(guard, path, headers=None):
     answer = await ask(guard, "GET", path, headers=headers)
     if answer.status == 200:
         return answer.body[0]
-    assert answer.body["ok"] is answer.body["success"] is False
+    if is_mcp(path):
+        assert (answer.body["jsonrpc"], answer.body["id"]) == ("2.0", None)
+        return answer.status, answer.body["error"]["data"]["code"]
+    assert answer.body["ok"] is False
+    assert answer.body.get("success", "none") is ("none" if path == EXEC else False)
     return answer.status, answer.body["error"]["code"]
 
 
@@ -52,6 +60,11 @@ NO, MISDIRECTED, FOREIGN = (401, "UNAUTHORIZED"), (421, "FORBIDDEN"), (403, "FOR
         ("/api/v1/status?apikey=", {}, NO),
         ("/api/v1/status?apikey=wrong", {"X-API-Key": SENT}, "admin"),
         ("/api/v1/status?apikey=k-%C3%BCnlike", {"X-API-Key": "wrong"}, NO),
+        ("/api/v1/status?apikey=k-%C3%BCnlike", {"X-API-Key": ""}, "admin"),
+        ("/api/v1/status?apikey=k-%C3%BCnlike", {"Authorization": "Bearer "}, "admin"),
+        ("/api/v1/status", {"X-API-Key": " ", "Authorization": b"Bearer " + SENT}, "admin"),
+        ("/mcp", {"X-API-Key": ""}, "anonymous"),
+        ("/mcp/p/team/all", {}, "anonymous"),
         ("/", {}, NO),
         ("/mcp", {}, "anonymous"),
         ("/mcp/all", {}, "anonymous"),
@@ -147,6 +160,83 @@ async def test_on_the_unix_socket_everybody_is_local(headers):
     assert await caller(door(local=True, require_mcp_auth=True), "/api/v1/status", headers) == (
         "local"
     )
+
+
+@pytest.mark.parametrize("path", ["/api/v1/status", "/livez", EXEC, "/"])
+@pytest.mark.parametrize("local", [False, True])
+@pytest.mark.threat("B2")
+async def test_the_api_takes_no_page_at_all_not_even_one_of_ours(path, local):
+    headers = {"Origin": "http://127.0.0.1:8080", "X-API-Key": SENT}
+    assert await caller(door(local=local), path, headers) == FOREIGN
+    assert await caller(door(local=local), "/mcp", headers) in ("admin", "local")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.threat("B2")
+async def test_a_browser_that_says_where_it_comes_from_is_believed(site):
+    assert await caller(door(), "/mcp", {"Sec-Fetch-Site": site}) == FOREIGN
+    assert await caller(door(), "/mcp", {"Sec-Fetch-Site": "none"}) == "anonymous"
+
+
+@pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"])
+@pytest.mark.threat("L1")
+async def test_whoever_comes_through_a_reverse_proxy_needs_a_key(name):
+    # A proxy may well send Host: 127.0.0.1, as it came to it.
+    assert await caller(door(), "/mcp", {name: "203.0.113.7"}) == NO
+    assert await caller(door(), "/mcp", {name: "203.0.113.7", "X-API-Key": SENT}) == "admin"
+
+
+@pytest.fixture
+def tokens(tmp_path):
+    return Tokens(tmp_path)
+
+
+@pytest.mark.threat("L6")
+async def test_a_token_is_let_in_by_its_name_until_it_expires_or_is_revoked(tokens):
+    secret = tokens.create({"name": "ci", "servers": ["github"], "expires_in": "1m"})["token"]
+    guard = door(tokens=tokens, require_mcp_auth=True)
+    ways = [{"X-API-Key": secret}, {"Authorization": f"Bearer {secret}"}]
+    for path in ("/mcp", "/api/v1/status"):
+        assert [await caller(guard, path, way) for way in ways] == ["ci"] * 2
+        assert await caller(guard, f"{path}?apikey={secret}") == "ci"
+    renewed = tokens.regenerate("ci", {})["token"]
+    assert await caller(guard, "/mcp", ways[0]) == NO
+    assert await caller(guard, "/mcp", {"X-API-Key": renewed}) == "ci"
+    late = Tokens(tokens.file.parent, clock=lambda: time.time() + 61)
+    answer = await ask(door(tokens=late), "GET", "/api/v1/x", headers={"X-API-Key": renewed})
+    assert (answer.status, answer.body["error"]["code"]) == NO
+    assert "expired" in answer.body["error"]["message"]
+    tokens.revoke("ci")
+    assert await caller(guard, "/mcp", {"X-API-Key": renewed}) == NO
+
+
+@pytest.mark.threat("L6")
+async def test_guessing_is_slowed_down_and_says_when_to_come_back(tokens):
+    guard = door(tokens=tokens)
+    assert await caller(guard, "/mcp", {"X-API-Key": SENT}) == "admin"
+    for n in range(WRONG_KEYS):
+        assert await caller(guard, "/api/v1/status", {"X-API-Key": f"guess-{n}"}) == NO
+    answer = await ask(guard, "GET", "/api/v1/status", headers={"X-API-Key": "one more"})
+    assert (answer.status, answer.body["error"]["code"]) == (429, "RATE_LIMITED")
+    assert answer.headers["retry-after"] == "1"
+    assert answer.body["error"]["retry_after_ms"] == 1000
+    assert await caller(guard, "/mcp", {"X-API-Key": SENT}) == "admin"
+    assert await caller(guard, "/mcp") == "anonymous"
+
+
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [
+        (b"", b""),
+        (b"apikey=x", b""),
+        (b"a=1&apikey=x&b=2&apikey=y", b"a=1&b=2"),
+        (b"%61pikey=x&a", b"a"),
+        (b"apikeys=1", b"apikeys=1"),
+    ],
+)
+@pytest.mark.threat("L3")
+def test_no_key_goes_further_in_than_the_door(query, left):
+    assert without_key(query) == left
 
 
 @given(st.text())

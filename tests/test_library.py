@@ -16,6 +16,7 @@ from mcp_types import (
     PromptReference,
     ResourceListChangedNotification,
     ResourceTemplateReference,
+    ResourceUpdatedNotification,
 )
 from test_proxy import ERAS, said
 from upstreams import open_stubs, stub
@@ -84,7 +85,6 @@ async def test_prompts_of_all_servers_are_listed_and_read(tmp_path, era, server_
 async def test_resources_keep_their_address_where_it_is_unique(tmp_path, era, server_era):
     servers = shelf("red", era=server_era), shelf("blue", era=server_era)
     async with library(tmp_path, *servers, era=era) as client:
-        assert not client.server_capabilities.resources.subscribe
         listed = [str(each.uri) for each in (await client.list_resources()).resources]
         assert listed == [
             "mcpproxy://resources/red/file:///shared",
@@ -153,16 +153,31 @@ async def test_a_long_list_has_pages(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_nothing_is_announced_that_no_server_has(tmp_path, era):
+async def test_a_client_that_came_before_the_servers_is_told_what_they_may_have(tmp_path, era):
     async with library(tmp_path, stub(), era=era) as client:
         offers = client.server_capabilities
-        assert offers.prompts is offers.resources is offers.completions is None
-        assert offers.tools is not None
+        assert offers.prompts.list_changed and offers.completions is not None
+        assert offers.resources.list_changed and offers.resources.subscribe
+        assert offers.logging is not None
+        assert (await client.list_prompts()).prompts == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_name_that_one_server_alone_has_is_enough(tmp_path, era):
+    async with library(tmp_path, shelf("red"), stub(), era=era) as client:
+        assert (
+            "red greets Ada" in (await client.get_prompt("greet", {"who": "Ada"})).model_dump_json()
+        )
+        told = await client.call_tool("touch", {"uri": "any://1"})
+        assert json.loads(said(told)) == {"followed": {}, "level": ""}
+        ambiguous = await client.call_tool("echo", {})
+        assert ambiguous.is_error and "red:echo" in said(ambiguous)
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_the_small_face_keeps_to_its_own_prompt(tmp_path, era):
     async with library(tmp_path, shelf("red"), era=era, path="/mcp") as client:
+        assert client.server_capabilities.logging is None
         assert client.server_capabilities.resources is None
         listed = (await client.list_prompts()).prompts
         assert [prompt.name for prompt in listed] == ["reusable_code_guide"]
@@ -201,6 +216,100 @@ async def test_legacy_clients_hear_of_new_prompts_and_resources(tmp_path):
                 await client.call_tool("red__grow_library", {})
 
 
+# ── what clients want to hear of ────────────────────────────────────────────────────────────────
+
+SHARED = "mcpproxy://resources/red/file:///shared"
+
+
+async def until(read, fits):
+    """What `read` gives once that fits: the server is asked in the background."""
+    with anyio.fail_after(5):
+        while not fits(found := await read()):
+            await anyio.lowlevel.checkpoint()
+    return found
+
+
+@pytest.mark.parametrize("server_era", SERVER_ERAS)
+async def test_a_modern_client_hears_of_resources_it_follows(tmp_path, server_era):
+    servers = shelf("red", era=server_era), shelf("blue", era=server_era)
+    async with library(tmp_path, *servers) as client:
+
+        async def touch(uri="file:///shared"):
+            return json.loads(said(await client.call_tool("red__touch", {"uri": uri})))
+
+        wanted = [SHARED, "file:///red/one"]
+        async with client.listen(resource_subscriptions=wanted) as events:
+            own = ["file:///red/one", "file:///shared"]
+            await until(touch, lambda told: [sorted(u) for u in told["followed"].values()] == [own])
+            with anyio.fail_after(5):
+                assert (await anext(aiter(events))).uri == SHARED
+        await until(touch, lambda told: not told["followed"])
+
+
+@pytest.mark.filterwarnings("ignore:resources/.*subscribe is removed")
+@pytest.mark.parametrize("server_era", SERVER_ERAS)
+async def test_a_legacy_client_hears_of_resources_it_follows(tmp_path, server_era):
+    heard = []
+
+    async def hear(message):
+        if isinstance(message, ResourceUpdatedNotification):
+            heard.append(str(message.params.uri))
+
+    servers = shelf("red", era=server_era), shelf("blue", era=server_era)
+    async with library(tmp_path, *servers, stub(), era="legacy", message_handler=hear) as client:
+
+        async def touch(uri="file:///shared"):
+            return json.loads(said(await client.call_tool("red__touch", {"uri": uri})))
+
+        await client.subscribe_resource(SHARED)
+        await until(touch, lambda told: told["followed"])
+        await until(touch, lambda _: heard)
+        assert set(heard) == {SHARED}
+        await client.unsubscribe_resource(SHARED)
+        await until(touch, lambda told: not told["followed"])
+        with pytest.raises(MCPError, match="which server's resource"):
+            await client.subscribe_resource("file:///shared")
+
+
+@pytest.mark.filterwarnings("ignore:resources/subscribe is removed")
+async def test_what_is_followed_is_followed_in_the_next_connection_too(tmp_path):
+    async with library(tmp_path, shelf("red", era="legacy"), era="legacy") as client:
+
+        async def touch():
+            return json.loads(said(await client.call_tool("red__touch", {"uri": "any://1"})))
+
+        await client.subscribe_resource("file:///red/one")
+        await until(touch, lambda told: told["followed"])
+        await client.call_tool("red__crash", {})
+        await until(touch, lambda told: told.get("followed"))
+
+
+@pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
+@pytest.mark.parametrize("server_era", SERVER_ERAS)
+@pytest.mark.parametrize("era", ERAS)
+async def test_log_messages_reach_the_client_that_wants_them(tmp_path, era, server_era):
+    heard = []
+
+    async def hear(params):
+        heard.append((params.level, params.data))
+
+    options = {"logging_callback": hear, **({} if era == "legacy" else {"log_level": "warning"})}
+    async with library(tmp_path, shelf("red", era=server_era), era=era, **options) as client:
+        if era == "legacy":
+            await client.set_logging_level("warning")
+
+        async def log(level="error"):
+            given = {"level": level, "data": f"{level}!"}
+            return json.loads(said(await client.call_tool("red__log", given)))
+
+        await until(log, lambda _: heard)
+        if (era, server_era) != ("2026-07-28", "legacy"):
+            await until(log, lambda told: told["level"] == "warning")
+        await log("info")
+        await log("alert")
+    assert {each for each in heard if each[0] != "error"} <= {("alert", "alert!")}
+
+
 # ── questions ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -225,6 +334,18 @@ async def test_a_modern_question_passes_through_as_it_is(tmp_path):
     async with library(tmp_path, shelf("red"), elicitation_callback=answer) as client:
         asked = await client.session.call_tool("red__ask", {}, allow_input_required=True)
         assert asked.request_state == "s:1" and list(asked.input_requests) == ["w"]
+
+
+@pytest.mark.parametrize("server_era", SERVER_ERAS)
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_prompt_and_a_resource_may_ask_as_well(tmp_path, era, server_era):
+    way = library(tmp_path, shelf("red", era=server_era), era=era, elicitation_callback=answer)
+    async with way as client:
+        with anyio.fail_after(5):
+            got = await client.get_prompt("red__ask")
+            (content,) = (await client.read_resource("red://ask")).contents
+    for told in (got.messages[0].content.text, content.text):
+        assert json.loads(told)["content"] == {"word": "yes"}
 
 
 @pytest.mark.parametrize(
@@ -273,10 +394,10 @@ async def test_an_answer_that_comes_too_late_is_told_so(tmp_path, monkeypatch):
         asked = await client.session.call_tool("red__ask", {}, allow_input_required=True)
         assert asked.request_state.startswith(asking.TOKEN)
         await anyio.wait_all_tasks_blocked()
-        late = await client.session.call_tool(
-            "red__ask", {}, input_responses={}, request_state=asked.request_state
-        )
-        assert late.is_error and "is gone" in said(late)
+        with pytest.raises(MCPError, match="is gone"):
+            await client.session.call_tool(
+                "red__ask", {}, input_responses={}, request_state=asked.request_state
+            )
         assert json.loads(said(await client.call_tool("red__stats", {})))["in_flight"] >= 0
 
 
@@ -285,10 +406,8 @@ async def test_a_question_is_answered_only_by_who_was_asked(tmp_path):
     async with way as client:
         asked = await client.session.call_tool("red__ask", {}, allow_input_required=True)
         state = asked.request_state
-        other = await client.session.call_tool(
-            "red__echo", {}, input_responses={}, request_state=state
-        )
-        assert other.is_error and "is gone" in said(other)
+        with pytest.raises(MCPError, match="is gone"):
+            await client.session.call_tool("red__echo", {}, input_responses={}, request_state=state)
         own = await client.session.call_tool(
             "red__ask", {}, input_responses={}, request_state=state
         )

@@ -28,7 +28,7 @@ from mcpproxy.toolbox import Call
 ERAS = ("legacy", "2026-07-28")
 WAYS = [(way, era) for way in ("http", "pipe") for era in ERAS]
 FIVE = ["code_execution", "search_tools", "get_functions", "list_servers", "run_cached_code"]
-ALICE = Caller("alice", admin=False)
+ALICE = Caller("alice", "token")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from mcpproxy.errors import Refused
 from mcpproxy.policy import ADMIN, Caller
 from mcpproxy.scripts import MAX_BYTES, Scripts
 
-TOKEN = Caller("bot", admin=False)
+TOKEN = Caller("bot", "token")
 
 
 @pytest.fixture

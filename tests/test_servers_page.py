@@ -33,6 +33,7 @@ def test_its_commands_run_one_after_the_other(tmp_path):
         (tmp_path / place).write_text(json.dumps(client), encoding="utf-8")
     environ = {
         "HOME": str(tmp_path),
+        "PYTHON_KEYRING_BACKEND": os.environ["PYTHON_KEYRING_BACKEND"],
         "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}",
         "MCPPROXY_LISTEN": "127.0.0.1:0",
         "XDG_STATE_HOME": str(tmp_path / "state"),

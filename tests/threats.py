@@ -81,38 +81,51 @@ THREATS: dict[str, tuple[str, ...]] = {
     "B2": (
         "test_guard::test_pages_of_other_sites_are_refused_on_every_listener",
         "test_guard::test_a_page_of_another_server_on_this_machine_is_foreign",
+        "test_guard::test_a_browser_that_says_where_it_comes_from_is_believed",
+        "test_guard::test_the_api_takes_no_page_at_all_not_even_one_of_ours",
     ),
     # somebody else who reaches a listener, or has an account here
     "L1": (
         "test_guard::test_a_key_makes_an_administrator_and_mcp_is_open_on_loopback",
         "test_guard::test_mcp_wants_a_key_when_told_so_or_when_others_can_reach_it",
         "test_guard::test_without_a_configured_key_no_key_is_right",
+        "test_guard::test_whoever_comes_through_a_reverse_proxy_needs_a_key",
     ),
     "L2": (
         "test_paths::test_a_private_directory_is_this_user_s_alone",
         "test_paths::test_another_user_s_directory_is_refused",
         "test_settings::test_a_first_run_makes_a_file_with_a_key_for_this_user_alone",
         "test_dial::test_the_logs_are_a_folder_of_this_user_alone",
+        "test_tokens::test_no_copy_of_a_secret_is_kept_and_the_files_are_this_user_s_alone",
     ),
     "L3": (
         "test_settings::test_a_secret_prints_nowhere",
-        "test_journal::test_a_secret_is_nowhere_in_the_journal_not_even_half_of_it",
         "test_guard::test_nothing_that_was_sent_is_logged_or_given_back",
         "test_dial::test_a_refusal_says_its_status_and_keeps_our_secrets",
         "test_api::test_a_bug_of_ours_is_a_500_that_tells_nothing_but_where_to_look",
         "test_redaction::test_a_secret_is_found_in_each_of_its_forms",
         "test_redaction::test_neither_a_log_line_nor_an_error_has_a_secret",
+        "test_secrets::test_settings_are_shown_with_references_and_without_values",
+        "test_secrets::test_a_server_waits_for_its_secret_and_can_not_have_it_shown",
+        "test_guard::test_no_key_goes_further_in_than_the_door",
+        "test_tokens::test_no_copy_of_a_secret_is_kept_and_the_files_are_this_user_s_alone",
     ),
     "L4": ("test_api::test_a_larger_body_is_refused_while_it_comes",),
-    "L5": ("test_scripts::test_a_token_hears_the_same_of_a_full_and_an_empty_directory",),
-    # the record of it all
-    "J1": (
-        "test_journal::test_a_daemon_that_is_killed_under_load_has_a_record_of_all_that_it_answered",
+    "L5": (
+        "test_scripts::test_a_token_hears_the_same_of_a_full_and_an_empty_directory",
+        "test_policy::test_a_caller_can_call_what_it_sees_and_nothing_else",
+        "test_policy::test_what_is_hidden_and_what_is_not_there_get_the_same_answers",
+        "test_profiles::test_only_an_administrator_hears_which_profiles_there_are",
     ),
-    "J2": (
-        "test_journal::test_a_full_disk_turns_it_off_loudly_and_it_comes_back",
-        "test_journal::test_a_broken_database_turns_it_off_and_what_was_written_waits",
+    "L6": (
+        "test_guard::test_a_token_is_let_in_by_its_name_until_it_expires_or_is_revoked",
+        "test_guard::test_guessing_is_slowed_down_and_says_when_to_come_back",
+        "test_tokens::test_a_key_that_was_right_is_looked_at_whoever_guesses_beside_it",
+        "test_tokens::test_files_that_are_damaged_let_nobody_in",
+        "test_tokens::test_what_is_remembered_of_peers_is_bounded",
+        "test_tokens::test_wrong_keys_of_one_peer_have_to_wait_and_no_other_peer_does",
     ),
+    "L7": ("test_policy::test_only_an_administrator_is_one",),
     # a server behind us
     "U1": (
         "test_fleet::test_lines_that_are_no_messages_do_no_harm",
@@ -123,6 +136,7 @@ THREATS: dict[str, tuple[str, ...]] = {
     "U2": (
         "test_fleet::test_a_server_sees_its_settings_and_little_else",
         "test_dial::test_a_secret_goes_to_the_server_and_nowhere_else",
+        "test_secrets::test_a_reference_to_a_secret_is_resolved_for_its_server_alone",
     ),
     "U3": (
         "test_fleet::test_a_call_that_takes_too_long_is_given_up_and_says_that_its_outcome_is_unknown",

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from mcpproxy import request
+from mcpproxy import gates, request
 from mcpproxy.catalog import Catalog, Server, Tool
 from mcpproxy.errors import CallError
 from mcpproxy.execution import Execution, Limits
@@ -62,6 +62,9 @@ class Played:
         self.in_flight = self.high_water = 0
         self.results: dict[tuple[str, str], dict[str, Any]] = {}
         """What a test wants a tool to give."""
+
+    def find(self, server: str, tool: str) -> Tool | None:
+        return gates.find(self.catalog, ADMIN, server, tool)
 
     async def known(self, names: object = None) -> None:
         return

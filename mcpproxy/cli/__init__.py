@@ -13,6 +13,9 @@ import click
 from mcpproxy import __version__
 from mcpproxy.cli.code import code
 from mcpproxy.cli.options import config_option, log_level_option
+from mcpproxy.cli.secrets import secrets
+from mcpproxy.cli.token import token
+from mcpproxy.cli.tools import tools
 from mcpproxy.cli.upstream import upstream
 
 PORT_TAKEN, BAD_CONFIG = 2, 4
@@ -25,7 +28,10 @@ def main() -> None:
 
 
 main.add_command(code)
+main.add_command(tools)
 main.add_command(upstream)
+main.add_command(secrets)
+main.add_command(token)
 
 
 @main.command()

@@ -205,51 +205,23 @@ def alone(
 
     None when a signal came first.
     """
-    import os
     import uuid
 
-    import anyio
-
-    from mcpproxy import paths, settings
-    from mcpproxy.daemon import open_daemon
+    from mcpproxy.cli.alone import with_daemon
+    from mcpproxy.daemon import Daemon
     from mcpproxy.errors import Refused, SettingsError
     from mcpproxy.execution import refusal
     from mcpproxy.policy import LOCAL
-    from mcpproxy.serve import set_up_logs
 
-    async def execute(loaded: settings.Loaded) -> tuple[dict[str, Any], bool]:
-        async with open_daemon(loaded, os.environ, lasting=False) as daemon:
-            try:  # here, where no task group can wrap a refusal
-                reply = await daemon.execute(body, LOCAL, request_id=uuid.uuid4().hex)
-            except Refused as error:
-                return refusal(error.code, str(error)), True
+    async def execute(daemon: Daemon) -> tuple[dict[str, Any], bool]:
+        try:  # here, where no task group can wrap a refusal
+            reply = await daemon.execute(body, LOCAL, request_id=uuid.uuid4().hex)
+        except Refused as error:
+            return refusal(error.code, str(error)), True
         return reply.envelope, False
 
-    async def until_signal(loaded: settings.Loaded) -> tuple[dict[str, Any], bool] | None:
-        # A handler that raises would do so in the middle of anything; this one waits its turn.
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            found: tuple[dict[str, Any], bool] | None = None
-            fault: SettingsError | None = None
-
-            async def watch() -> None:
-                async for _ in signals:
-                    tasks.cancel_scope.cancel()
-
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(watch)
-                try:
-                    found = await execute(loaded)
-                except SettingsError as error:
-                    fault = error  # raised below, where no task group can wrap it
-                tasks.cancel_scope.cancel()
-            if fault is not None:
-                raise fault
-            return found
-
     try:
-        loaded = settings.load(paths.config_file(config), os.environ, create=config is None)
-        set_up_logs(log_level or "warn", None)
-        return anyio.run(until_signal, loaded, backend_options={"use_uvloop": True})
+        return with_daemon(config, log_level, execute)
     except SettingsError as error:
         refuse(str(error))
 

@@ -119,6 +119,20 @@ def answers(daemon: Running, config: str) -> bool:
 def request(
     daemon: Running, verb: str, path: str, body: Any = None, *, timeout: float
 ) -> tuple[int, dict[str, Any]]:
+    """Status and JSON of one answer. Raises `NoAnswer`."""
+    status, text = fetch(daemon, verb, path, body, timeout=timeout)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise NoAnswer(f"{daemon.where} answered with something that is no JSON") from error
+    if not isinstance(found, dict):
+        raise NoAnswer(f"{daemon.where} answered as no mcpproxy does")
+    return status, found
+
+
+def fetch(
+    daemon: Running, verb: str, path: str, body: Any = None, *, timeout: float
+) -> tuple[int, bytes]:
     """Status and body of one answer. Raises `NoAnswer`.
 
     Leaving early (Ctrl-C) closes the connection, which cancels the work.
@@ -130,15 +144,10 @@ def request(
     try:
         connection.request(verb, path, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()
-        found = json.loads(response.read())
+        return response.status, response.read()
     except TimeoutError as error:
         raise NoAnswer(f"the daemon gave no answer within {timeout:g} s") from error
     except (OSError, http.client.HTTPException) as error:
         raise NoAnswer(f"the daemon gave no answer: {error or type(error).__name__}") from error
-    except (ValueError, RecursionError) as error:
-        raise NoAnswer(f"{daemon.where} answered with something that is no JSON") from error
     finally:
         connection.close()
-    if not isinstance(found, dict):
-        raise NoAnswer(f"{daemon.where} answered as no mcpproxy does")
-    return response.status, found

@@ -362,8 +362,14 @@ def show_json(found: Any) -> None:
     click.echo(json.dumps(found, indent=2, ensure_ascii=False))
 
 
+def visible(text: str) -> str:
+    """A line for a terminal, which what servers say of themselves must not control."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
 def show_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Columns as wide as they must be; the last may be any width."""
+    rows = [tuple(visible(cell) for cell in row) for row in rows]
     widths = [max(len(row[n]) for row in (head, *rows)) for n in range(len(head) - 1)]
     for row in (head, *rows):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mcpproxy.rest.code import EXEC, Code
+from mcpproxy.guard import EXEC
+from mcpproxy.rest.code import Code
 from mcpproxy.rest.keptcode import KeptPrograms
 from mcpproxy.rest.routing import Routes
+from mcpproxy.rest.secrets import Secrets
 from mcpproxy.rest.servers import Servers
 from mcpproxy.rest.system import System
+from mcpproxy.rest.tokens import Tokens
 from mcpproxy.rest.tools import Tools
 
 if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
 
-AREAS = (Code, KeptPrograms, Tools, Servers, System)
+AREAS = (Code, KeptPrograms, Tools, Servers, Secrets, System, Tokens)
 """Each is made with the daemon and has `routes`."""
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
 from mcpproxy.execution import Reply, to_json
-from mcpproxy.rest.routing import NOBODY, Answer, Request, Route
+from mcpproxy.guard import EXEC
+from mcpproxy.rest.routing import NOBODY, Answer, Request, Route, while_there
 
 if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
-
-EXEC = "/api/v1/code/exec"
 
 NO_LISTING = (
     "Agent tokens cannot list stored scripts "
@@ -72,37 +69,19 @@ class Code:
         )
 
     async def _exec(self, request: Request) -> Any:
-        reply = await self._execute(request)
-        if reply is None:
+        async def execute() -> Reply:
+            return await self._daemon.execute(
+                request.body, request.caller, request_id=request.request_id
+            )
+
+        reply = await while_there(request, execute)
+        if reply is NOBODY:
             return NOBODY
         text = reply.with_request_id(request.request_id).encode()
         if not reply.ok and reply.envelope["error"]["code"] == "POOL_BUSY":
             after = math.ceil(self._daemon.settings.code_execution_queue_timeout_ms / 1000)
             return Answer(text, 503, headers=[(b"retry-after", b"%d" % after)])
         return Answer(text)
-
-    async def _execute(self, request: Request) -> Reply | None:
-        """The reply, or None when the client hung up, which ends the script."""
-        reply: Reply | None = None
-        failure: Exception | None = None
-
-        async def watch() -> None:
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-            tasks.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch)
-            try:
-                reply = await self._daemon.execute(
-                    request.body, request.caller, request_id=request.request_id
-                )
-            except Exception as error:
-                failure = error  # raised below, where no task group can wrap it
-            tasks.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
-        return reply
 
     async def _scripts(self, request: Request) -> Any:
         if not request.caller.admin:

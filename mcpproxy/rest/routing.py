@@ -7,12 +7,14 @@ strictly, turning people away and describing the whole in OpenAPI are done once,
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote
 
+import anyio
 import jsonschema_rs
 from starlette.types import Receive, Scope, Send
 
@@ -28,9 +30,6 @@ Json = dict[str, Any]
 Headers = list[tuple[bytes, bytes]]
 
 MAX_BODY_BYTES = 4 * 2**20
-KEY = "apikey"
-"""The one query parameter that belongs to the door."""
-
 STATUS = {
     "INVALID_REQUEST": 400,
     "INVALID_OPTIONS": 400,
@@ -45,6 +44,7 @@ STATUS = {
     "METHOD_NOT_ALLOWED": 405,
     "REQUEST_TOO_LARGE": 413,
     "UNSUPPORTED_MEDIA_TYPE": 415,
+    "RATE_LIMITED": 429,
     "EXECUTION_FAILED": 500,
 }
 """HTTP status of each code in `errors.REFUSALS`."""
@@ -110,6 +110,29 @@ class Answer:
 NOBODY = object()
 """What a handler gives when the client is gone."""
 
+
+async def while_there(request: Request, act: Callable[[], Awaitable[Any]]) -> Any:
+    """What `act` gives, or `NOBODY` when the client hung up first, which cancels it."""
+    found: Any = NOBODY
+    failure: Exception | None = None
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        try:
+            found = await act()
+        except Exception as error:
+            failure = error  # raised below, where no task group can wrap it
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return found
+
+
 Handler = Callable[[Request], Awaitable[Any]]
 
 
@@ -166,10 +189,12 @@ class Routes:
             body = await read_json(route, scope, receive) if route.body is not None else {}
             found = await route.handle(Request(scope, receive, parameters, query, body))
         except Refused as error:
-            await self._refuse(scope, send, error.code, str(error), headers)
+            if (wait := error.retry_after_ms) is not None:
+                headers.append((b"retry-after", b"%d" % math.ceil(wait / 1000)))
+            await self._refuse(scope, send, error, headers)
         except Exception:
             logger.exception("%s: %s failed", scope["state"]["request_id"], scope["path"])
-            await self._refuse(scope, send, "EXECUTION_FAILED", FAILED)
+            await self._refuse(scope, send, Refused("EXECUTION_FAILED", FAILED), [])
         else:
             await give(scope, send, found)
 
@@ -205,14 +230,12 @@ class Routes:
                 found[route.method] = route, values
         return found
 
-    async def _refuse(
-        self, scope: Scope, send: Send, code: str, message: str, headers: Headers | None = None
-    ) -> None:
-        body = refusal(code, message)
+    async def _refuse(self, scope: Scope, send: Send, error: Refused, headers: Headers) -> None:
+        body = refusal(error.code, str(error), error.retry_after_ms)
         if scope["path"] not in self._bare:
             body = {"success": False, **body}
         body["request_id"] = scope["state"]["request_id"]
-        await respond(send, STATUS[code], to_json(body), headers)
+        await respond(send, STATUS[error.code], to_json(body), headers)
 
 
 # ── reading ─────────────────────────────────────────────────────────────────────────────────────
@@ -227,7 +250,7 @@ def read_query(route: Route, scope: Scope) -> dict[str, Any]:
     for name, text in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
         if name in known:
             found[name] = known[name].read(text)
-        elif name != KEY:
+        else:
             takes = ", ".join(known) or "none"
             raise Refused(
                 "INVALID_REQUEST",

@@ -125,8 +125,12 @@ class Servers:
         )
 
     async def _list(self, request: Request) -> Any:
-        left_out = [broken(name, why) for name, why in self._daemon.server_errors.items()]
-        return {"servers": [*self._daemon.fleet.status(), *left_out]}
+        left_out = [
+            broken(name, why)
+            for name, why in self._daemon.server_errors.items()
+            if request.caller.admin
+        ]
+        return {"servers": [*self._daemon.servers(request.caller), *left_out]}
 
     async def _add(self, request: Request) -> Any:
         return await self._admin.add(request.body)

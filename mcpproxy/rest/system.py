@@ -49,7 +49,7 @@ class System:
         )
 
     async def _status(self, request: Request) -> Any:
-        return self._daemon.status()
+        return self._daemon.status(request.caller)
 
     async def _live(self, request: Request) -> Any:
         return Answer(b'{"status":"ok"}')

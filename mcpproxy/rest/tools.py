@@ -1,16 +1,65 @@
-"""`/api/v1/tools`: what can be called."""
+"""`/api/v1/tools`: what can be called, found, read and called directly."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mcpproxy.errors import Refused
-from mcpproxy.rest.routing import Query, Request, Route
+import anyio
+
+from mcpproxy.discovery import MOST, no_server
+from mcpproxy.errors import CallError, Refused
+from mcpproxy.execution import to_json
+from mcpproxy.names import ToolId
+from mcpproxy.rest.routing import Answer, Query, Request, Route, while_there
+from mcpproxy.toolbox import NoTool, located, settled
 
 if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
 
+CALL_STATUS: Mapping[str, int] = {
+    "INVALID_ARGS": 400,
+    "INVALID_TOOL_ARGS": 400,
+    "SERVER_NOT_ALLOWED": 403,
+    "ACCESS_DENIED": 403,
+    "PERMISSION_DENIED": 403,
+    "QUARANTINED": 403,
+    "TOOL_NOT_APPROVED": 403,
+    "TOOL_DISABLED": 403,
+    "SERVER_NOT_FOUND": 404,
+    "TOOL_NOT_FOUND": 404,
+    "MAX_TOOL_CALLS_EXCEEDED": 429,
+    "queue_full": 429,
+    "queue_timeout": 429,
+    "TOOL_ERROR": 502,
+    "UPSTREAM_ERROR": 502,
+    "SERVER_UNAVAILABLE": 503,
+    "CANCELLED": 503,
+    "UPSTREAM_TIMEOUT": 504,
+}
+"""HTTP status of each code in `errors.CALL_CODES`. Below 500 and at 503 the tool was not called."""
+
+MODERN_ONLY = frozenset({"resultType", "ttlMs", "cacheScope"})
+"""What the newest revision of the protocol says about a result; nothing of the tool's."""
+
 TOOL = {"server": "time", "name": "convert_time", "inputSchema": {"type": "object"}}
+HIT = {
+    "name": "time:convert_time",
+    "description": "Convert time between timezones",
+    "signature": "tools.time.convert_time(args: { time: string }): Promise<unknown>",
+}
+CALL = {
+    "type": "object",
+    "properties": {
+        "tool_name": {"type": "string", "description": "server:tool"},
+        "arguments": {"type": "object", "description": "The tool's arguments; {} unless given."},
+    },
+    "required": ["tool_name"],
+    "additionalProperties": False,
+}
+RESULT = {"content": [{"type": "text", "text": "14:30"}]}
 
 
 class Tools:
@@ -18,6 +67,10 @@ class Tools:
         self._daemon = daemon
 
     def routes(self) -> tuple[Route, ...]:
+        server = Query("server", "only this server's")
+        limit = Query(
+            "limit", "how many at most", {"type": "integer", "minimum": 1, "maximum": MOST}
+        )
         return (
             Route(
                 method="GET",
@@ -25,8 +78,34 @@ class Tools:
                 summary="The definitions of all tools, as their servers gave them",
                 handle=self._list,
                 operators=False,
-                query=(Query("server", "only this server's"),),
+                query=(server,),
                 example={"tools": [TOOL], "partial": False, "missing_servers": []},
+            ),
+            Route(
+                method="GET",
+                path="/api/v1/tools/search",
+                summary="The tools that fit some words, the best first",
+                handle=self._search,
+                operators=False,
+                query=(Query("q", "what to look for; must be given"), limit, server),
+                example={"tools": [HIT], "more": 0},
+            ),
+            Route(
+                method="GET",
+                path="/api/v1/tools/{name}",
+                summary="One tool: its declaration in TypeScript, its parameters and what it returns",
+                handle=self._show,
+                operators=False,
+                example={**HIT, "declaration": "declare function convert_time(…)"},
+            ),
+            Route(
+                method="POST",
+                path="/api/v1/tools/call",
+                summary="Call one tool; its result as it came, whether that reports an error or not",
+                handle=self._call,
+                operators=False,
+                body=CALL,
+                example=RESULT,
             ),
         )
 
@@ -34,7 +113,7 @@ class Tools:
         wanted = request.query.get("server")
         catalog = self._daemon.catalog_for(request.caller)
         if wanted is not None and wanted not in catalog.servers:
-            raise Refused("NOT_FOUND", f"there is no server {wanted[:100]!r}")
+            raise Refused("NOT_FOUND", no_server(wanted, catalog))
         tools = [
             {**tool.definition, "server": tool.server}
             for tool in catalog.tools()
@@ -50,3 +129,48 @@ class Tools:
             )
         ]
         return {"tools": tools, "partial": bool(missing), "missing_servers": missing}
+
+    async def _search(self, request: Request) -> Any:
+        take = request.query.get
+        if take("q") is None:
+            raise Refused("INVALID_REQUEST", "q is missing: give what to look for as ?q=WORDS")
+        search = self._daemon.discovery.search_tools
+        return await self._look(
+            partial(search, take("q"), take("limit"), take("server"), request.caller)
+        )
+
+    async def _show(self, request: Request) -> Any:
+        describe = self._daemon.discovery.describe_tool
+        return await self._look(partial(describe, request.parameters["name"], request.caller))
+
+    async def _look(self, read: Callable[[], Any]) -> Any:
+        await settled(self._daemon)
+        try:
+            return await anyio.to_thread.run_sync(read)
+        except LookupError as error:
+            raise Refused("NOT_FOUND", str(error.args[0])) from error
+        except ValueError as error:
+            raise Refused("INVALID_REQUEST", str(error)) from error
+
+    async def _call(self, request: Request) -> Any:
+        try:
+            found = await located(self._daemon, request.body["tool_name"], request.caller)
+            return await while_there(request, partial(self._result, found, request))
+        except CallError as error:
+            return failed(error, request.request_id)
+        except NoTool as error:
+            raise Refused("NOT_FOUND", str(error)) from error
+
+    async def _result(self, tool: ToolId, request: Request) -> Any:
+        arguments = request.body.get("arguments", {})
+        result = await self._daemon.call(tool.server, tool.tool, arguments, request.caller)
+        plain = {key: value for key, value in result.items() if key not in MODERN_ONLY}
+        return {"content": [], **plain}
+
+
+def failed(error: CallError, request_id: str) -> Answer:
+    body = {"success": False, **error.envelope(), "request_id": request_id}
+    headers = []
+    if error.retry_after_ms is not None:
+        headers.append((b"retry-after", b"%d" % math.ceil(error.retry_after_ms / 1000)))
+    return Answer(to_json(body), CALL_STATUS[error.code], headers=headers)

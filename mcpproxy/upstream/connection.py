@@ -16,7 +16,7 @@ import anyio
 import mcp_types as types
 from mcp.client import ClientSession
 from mcp.client.subscriptions import listen
-from mcp.shared.dispatcher import CallOptions, DispatchContext, OnRequest, ProgressFnT
+from mcp.shared.dispatcher import CallOptions, DispatchContext, OnNotify, OnRequest, ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import (
     find_invalid_x_mcp_header,
@@ -28,6 +28,7 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcpproxy.errors import CallError
 from mcpproxy.upstream.dial import Line
 from mcpproxy.upstream.era import IDENTITY, Era, negotiate
+from mcpproxy.upstream.following import Following
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,10 @@ class Client:
     """`inputResponses` and `requestState` of a request that is made again, as they came."""
     ask: Callable[[str, Json], Awaitable[Json]] | None
     """Puts a legacy server's question; raises `MCPError`."""
+    log_level: str | None = None
+    """From which level up log messages are wanted; none are without it."""
+    log: Callable[[Json], Awaitable[None]] | None = None
+    """Takes the parameters of a `notifications/message`."""
 
 
 class Bell:
@@ -79,20 +84,29 @@ class Watched(JSONRPCDispatcher):
         self.ended = anyio.Event()
         self.answer: Callable[[str, Json], Awaitable[Json]] | None = None
         """Answers the server's questions, as raw JSON."""
+        self.told: Callable[[str, Json], Awaitable[None]] | None = None
+        """Hears notifications, as raw JSON."""
 
     @property
     def closed(self) -> bool:
         """Whether nothing can be sent any more."""
         return self._closed or self.ended.is_set()
 
-    async def run(self, on_request: OnRequest, *args: Any, **options: Any) -> None:
+    async def run(
+        self, on_request: OnRequest, on_notify: OnNotify, *args: Any, **options: Any
+    ) -> None:
         async def hear(ctx: DispatchContext[Any], method: str, params: Any) -> Json:
             if method in QUESTIONS and self.answer is not None:
                 return await self.answer(method, dict(params or {}))
             return await on_request(ctx, method, params)
 
+        async def note(ctx: DispatchContext[Any], method: str, params: Any) -> None:
+            if self.told is not None:
+                await self.told(method, dict(params or {}))
+            await on_notify(ctx, method, params)
+
         try:
-            await super().run(hear, *args, **options)
+            await super().run(hear, note, *args, **options)
         finally:
             self.ended.set()
 
@@ -115,6 +129,8 @@ class Connection:
         self._param_headers: dict[str, Any] = {}
         self._waiting: dict[object, Client | None] = {}
         dispatcher.answer = self._answer
+        dispatcher.told = self._told
+        self.following = Following(session, era, self.request)
         self.heard: Callable[[str], None] | None = None
         """Called with "prompts" or "resources" when the server says that this list is another."""
 
@@ -178,8 +194,11 @@ class Connection:
         capabilities: Json = {}
         if client is not None:
             params, capabilities = {**params, **client.retry}, client.capabilities
+        meta = dict(meta or {})
+        if self.era == "modern" and client is not None and client.log_level is not None:
+            meta[types.LOG_LEVEL_META_KEY] = client.log_level
         if meta:
-            params["_meta"] = dict(meta)
+            params["_meta"] = meta
         key = object()
         self._waiting[key] = client
         try:
@@ -225,6 +244,15 @@ class Connection:
             message = f"the client that made this call does not answer {method}"
             raise MCPError(types.INVALID_REQUEST, message)
         return await client.ask(method, params)
+
+    async def _told(self, method: str, params: Json) -> None:
+        """A log message doesn't say which call it belongs to, either: it must be the only one."""
+        if method == "notifications/resources/updated":
+            self.following.tell(params.get("uri"))
+        elif method == "notifications/message" and len(self._waiting) == 1:
+            (client,) = self._waiting.values()
+            if client is not None and client.log is not None:
+                await client.log(params)
 
     async def tools(self) -> tuple[list[Json], float | None]:
         """All of `tools/list`, as it came, and for how many seconds it holds if the server says so."""

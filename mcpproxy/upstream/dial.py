@@ -1,21 +1,16 @@
-"""From a server's settings to a line that messages can be sent on.
-
-Here, and at the last moment, `${env:NAME}` becomes a value. It goes nowhere but to the server: what
-we say about the line afterwards has the reference in its place.
-"""
+"""From a server's settings to a line that messages can be sent on."""
 
 from __future__ import annotations
 
 import logging
 import logging.handlers
 import os
-import re
 import shutil
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache, partial
 from pathlib import Path
@@ -27,9 +22,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
-from mcpproxy.errors import ProxyError
 from mcpproxy.paths import private_directory, server_log
-from mcpproxy.redaction import SECRETS
+from mcpproxy.redaction import SECRET_NAME, SECRETS
+from mcpproxy.upstream.references import INHERITED, REFERENCE, References, Unreachable
 from mcpproxy.upstream.stdio import Program, open_child
 
 if TYPE_CHECKING:
@@ -39,15 +34,9 @@ Way = Literal["stdio", "streamable-http", "sse", "toolpack", "openapi"]
 INSIDE: frozenset[Way] = frozenset({"toolpack", "openapi"})
 """Ways to a source in this process (`inside.py`)."""
 
-INHERITED = (
-    "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "TZ", "TMPDIR",
-)  # fmt: skip
-"""All that a server sees of our environment, besides LC_* and what its settings give it."""
-
 PLAIN_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 """Headers whose values are no secrets; any other's may be."""
 
-REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 LOG_BYTES = 5 * 2**20
 STATUS = {
     401: "it wants other credentials (HTTP 401); check its headers",
@@ -55,32 +44,6 @@ STATUS = {
     404: "there is nothing at its URL (HTTP 404); check the path",
     429: "it has had too many requests (HTTP 429)",
 }
-
-
-class Unreachable(ProxyError):
-    """A server can't be dialled as it is configured; the message says what to change."""
-
-
-@dataclass(slots=True)
-class References:
-    """Stands in for values that are looked up here alone; from then on no text of ours has them."""
-
-    environ: Mapping[str, str] = field(repr=False)
-
-    def resolve(self, text: str, where: str) -> str:
-        """The text with its references replaced. Raises `Unreachable` for a variable that isn't set."""
-
-        def value(found: re.Match[str]) -> str:
-            name = found[1]
-            if name not in self.environ:
-                raise Unreachable(
-                    f"{where} refers to ${{env:{name}}}, which is not set in the daemon's environment"
-                )
-            if name not in INHERITED:
-                SECRETS.add(self.environ[name], found[0])
-            return self.environ[name]
-
-        return REFERENCE.sub(value, text)
 
 
 @dataclass(slots=True)
@@ -151,6 +114,7 @@ async def dial(
 ) -> AsyncIterator[Line]:
     """A line to the server for as long as the block. Raises `Unreachable`, `OSError`, `httpx2.HTTPError`."""
     opened = {"stdio": _stdio, "streamable-http": _streamable, "sse": _sse}[way]
+    await references.fetch(settings)
     async with opened(settings, references, logs) as line:
         yield line
 
@@ -182,6 +146,8 @@ def program(settings: ServerSettings, references: References) -> Program:
     }
     for name, value in settings.env.items():
         env[name] = references.resolve(value, f"env.{name}")
+        if SECRET_NAME.search(name) and not REFERENCE.search(value):
+            SECRETS.add(value)
     cwd = settings.working_dir and os.path.expanduser(
         references.resolve(settings.working_dir, "working_dir")
     )

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -16,11 +17,14 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from mcpproxy import gates
-from mcpproxy.catalog import EMPTY, Catalog
+from mcpproxy.catalog import EMPTY, Catalog, Server
 from mcpproxy.errors import CallError
+from mcpproxy.policy import LOCAL
 from mcpproxy.upstream.connection import NO_ANSWER, Client, Connection, Json, Progress
 from mcpproxy.upstream.limits import Limiter
 from mcpproxy.upstream.link import Link, Terms
+from mcpproxy.upstream.references import References, named
+from mcpproxy.vault import Vault
 
 if TYPE_CHECKING:
     from mcpproxy.settings import ServerSettings, Settings
@@ -37,6 +41,14 @@ RESTING = {
     "disabled": ("SERVER_UNAVAILABLE", "it is disabled: set its \"enabled\" to true in the configuration"),
     "quarantined": ("QUARANTINED", "it is quarantined: it waits for an operator's approval"),
 }  # fmt: skip
+
+
+Gate = Callable[[str, Server], object]
+"""Asked about a tool of a server as it is when the call goes out; raises `CallError` to stop it."""
+
+
+there: Gate = partial(gates.check_tool, LOCAL)
+"""The default: that the server has the tool."""
 
 
 def _nothing() -> None:
@@ -68,12 +80,14 @@ class Fleet:
     def __init__(
         self,
         tasks: anyio.abc.TaskGroup,
-        environ: Mapping[str, str],
+        settings: Settings,
+        references: References,
         logs: Path,
         listings: Path | None,
     ) -> None:
         self._tasks = tasks
-        self._environ = environ
+        self._settings = settings
+        self._references = references
         self._logs = logs
         self._listings = listings
         self._members: dict[str, _Member] = {}
@@ -106,6 +120,7 @@ class Fleet:
 
     def become(self, settings: Settings) -> None:
         """Connect what the settings name, and let go of the rest. What didn't change stays connected."""
+        self._settings = settings
         self._everyone.become(
             settings.max_concurrent_requests, settings.queue_size, settings.queue_timeout
         )
@@ -135,11 +150,16 @@ class Fleet:
                 known.link.terms = _terms(server, settings)
                 return known
             self._let_go(known)
+        return self._fresh(server, settings, known)
+
+    def _fresh(self, server: ServerSettings, settings: Settings, known: _Member | None) -> _Member:
+        """A member with a link of its own, and the occupancy of the one before."""
+        limits = _limits(server, settings)
         limiter = known.limiter if known else Limiter(f"server '{server.name}'", *limits)
         link = Link(
             server,
             _terms(server, settings),
-            self._environ,
+            self._references,
             self._logs,
             self._publish,
             self._listings,
@@ -173,6 +193,18 @@ class Fleet:
                 if member is not None and member.link.seen.unknown:
                     tasks.start_soon(member.link.connected)
 
+    def reconnect(self, name: str) -> None:
+        """Have a server dialled anew now; calls that run on the old connection may finish."""
+        if (known := self._members.get(name)) is not None:
+            self._let_go(known)
+            self._members[name] = self._fresh(known.link.settings, self._settings, known)
+            self._publish()
+
+    def refer_to(self, secret: str) -> list[str]:
+        """The servers whose settings refer to this secret of the vault."""
+        members = self._members.items()
+        return [name for name, member in members if secret in named(member.link.settings)]
+
     async def restart(self, name: str) -> None:
         """Connect a server anew. Raises `CallError`."""
         await self._awake(name).link.restart()
@@ -204,6 +236,7 @@ class Fleet:
         tool: str,
         arguments: Mapping[str, Any],
         *,
+        gate: Gate = there,
         started: Callable[[], None] = _nothing,
         progress: Progress | None = None,
         meta: Mapping[str, Any] | None = None,
@@ -211,14 +244,14 @@ class Fleet:
     ) -> Json:
         """One tool call; its raw result, whether that says `isError` or not, or asks the client.
 
-        `started` is called right before the request goes out: until then the call has no effect.
-        Cancelling this cancels the call upstream. Raises `CallError`.
+        `gate` is asked, and then `started` called, right before the request goes out: until then the
+        call has no effect. Cancelling this cancels the call upstream. Raises `CallError`.
         """
 
         async def send(connection: Connection) -> Json:
             return await connection.call(tool, arguments, meta, progress, client)
 
-        return await self._take(server, tool, send, started, raw=False)
+        return await self._take(server, tool, send, started, gate)
 
     async def request(
         self,
@@ -238,7 +271,7 @@ class Fleet:
         async def send(connection: Connection) -> Json:
             return await connection.exchange(method, dict(params), meta, progress, client)
 
-        return await self._take(server, method, send, _nothing, raw=True)
+        return await self._take(server, method, send, _nothing, None)
 
     def connections(self) -> dict[str, Connection]:
         """Those that are open now, by server, in the order of the configuration."""
@@ -251,8 +284,7 @@ class Fleet:
         what: str,
         send: Callable[[Connection], Awaitable[Json]],
         started: Callable[[], None],
-        *,
-        raw: bool,
+        gate: Gate | None,
     ) -> Json:
         member = self._awake(server)
         if member.link.connection is None:
@@ -267,7 +299,7 @@ class Fleet:
                 member = self._awake(server)  # it may have changed while we waited
                 member.calls += 1
                 try:
-                    return await _Call(member.link, what, send, started, raw=raw).run()
+                    return await _Call(member.link, what, send, started, gate).run()
                 finally:
                     member.leave()
             finally:
@@ -278,7 +310,8 @@ class Fleet:
     def _awake(self, name: str) -> _Member:
         member = self._members.get(name)
         if member is None:
-            raise CallError("SERVER_NOT_FOUND", gates.no_server(name, self._catalog))
+            # Names that are close to it are the gates' to give: they know who asks.
+            raise CallError("SERVER_NOT_FOUND", f"there is no server '{name}' any more")
         if (resting := RESTING.get(member.link.seen.state)) is not None:
             raise CallError(resting[0], f"server '{name}' is not available: {resting[1]}")
         return member
@@ -287,7 +320,7 @@ class Fleet:
 class _Call:
     """One call to one server, from the moment it may go out."""
 
-    __slots__ = ("link", "raw", "send", "started", "what")
+    __slots__ = ("gate", "link", "send", "started", "what")
 
     def __init__(
         self,
@@ -295,20 +328,19 @@ class _Call:
         what: str,
         send: Callable[[Connection], Awaitable[Json]],
         started: Callable[[], None],
-        *,
-        raw: bool,
+        gate: Gate | None,
     ) -> None:
         self.link = link
         self.what = what
         """The tool, or the method of a raw request."""
         self.send = send
         self.started = started
-        self.raw = raw
+        self.gate = gate
+        """None for a raw request."""
 
     async def run(self) -> Json:
         connection = self.link.connection or await _connection(self.link)
-        if not self.raw and self.what not in self.link.seen.tools:
-            raise CallError("TOOL_NOT_FOUND", gates.no_tool(self.link.seen, self.what))
+        self._pass()
         self.started()
         try:
             return await self._send(connection)
@@ -317,10 +349,15 @@ class _Call:
                 self._fail(error, connection)
         self.link.drop(connection, "the server has forgotten our session")
         connection = await _connection(self.link)
+        self._pass()
         try:
             return await self._send(connection)
         except MCPError as error:
             self._fail(error, connection)
+
+    def _pass(self) -> None:
+        if self.gate is not None:
+            self.gate(self.what, self.link.seen)
 
     async def _send(self, connection: Connection) -> Json:
         """Raises `MCPError`, and `CallError` when it takes too long."""
@@ -362,7 +399,7 @@ class _Call:
             )
         if error.message == FAILED and account:
             return CallError("UPSTREAM_ERROR", f"{where} failed: {account}")
-        if self.raw:
+        if self.gate is None:
             return error
         said = "; ".join(filter(None, (error.message, account)))
         if error.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY:
@@ -458,7 +495,11 @@ def _first(own: Any, default: Any) -> Any:
 
 @asynccontextmanager
 async def open_fleet(
-    settings: Settings, environ: Mapping[str, str], logs: Path, listings: Path | None = None
+    settings: Settings,
+    environ: Mapping[str, str],
+    logs: Path,
+    listings: Path | None = None,
+    vault: Vault | None = None,
 ) -> AsyncIterator[Fleet]:
     """The servers of the settings, being connected; none of their processes outlives the block.
 
@@ -466,7 +507,7 @@ async def open_fleet(
     """
     try:
         async with anyio.create_task_group() as tasks:
-            fleet = Fleet(tasks, environ, logs, listings)
+            fleet = Fleet(tasks, settings, References(environ, vault), logs, listings)
             fleet.become(settings)
             try:
                 yield fleet

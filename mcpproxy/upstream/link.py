@@ -29,8 +29,6 @@ from mcpproxy.upstream.connection import Connection, open_connection
 from mcpproxy.upstream.dial import (
     INSIDE,
     Line,
-    References,
-    Unreachable,
     Way,
     dial,
     refusal,
@@ -39,6 +37,7 @@ from mcpproxy.upstream.dial import (
 )
 from mcpproxy.upstream.era import Era
 from mcpproxy.upstream.listing import Shelf
+from mcpproxy.upstream.references import References, Unreachable
 
 if TYPE_CHECKING:
     from mcpproxy.settings import ServerSettings
@@ -84,7 +83,7 @@ class Link:
         self,
         settings: ServerSettings,
         terms: Terms,
-        environ: Mapping[str, str],
+        references: References,
         logs: Path,
         changed: Callable[[], None],
         listings: Path | None = None,
@@ -103,7 +102,7 @@ class Link:
         self.listed_at: float | None = None
         """When the tools were last listed, in seconds since 1970."""
         self._shelf = Shelf(listings, settings)
-        self._environ = environ
+        self._references = references
         self._logs = logs
         self._changed = changed
         self._connection: Connection | None = None
@@ -258,12 +257,11 @@ class Link:
 
     async def _stay(self, way: Way, refused: list[bool]) -> None:
         """Dial, agree, list, and live with it. `refused`: whether it spoke HTTP, but not this way."""
-        references = References(self._environ)
         line: Line | None = None
         why: BaseException | None = None
         with anyio.CancelScope(deadline=anyio.current_time() + self.terms.init) as scope:
             try:
-                async with dial(self.settings, way, references, self._logs) as line:
+                async with dial(self.settings, way, self._references, self._logs) as line:
                     async with open_connection(
                         line, self._expected(way), sure=self._sure(way)
                     ) as connection:
@@ -330,6 +328,7 @@ class Link:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._relist, connection, held)
             tasks.start_soon(connection.watch)
+            tasks.start_soon(connection.following.run)
             if self.settings.lazy:
                 tasks.start_soon(self._let_go_when_idle, connection)
             if connection.era == "legacy":

@@ -129,18 +129,22 @@ PLAIN = (
 )  # fmt: skip
 HEADED = {"type": "object", "properties": {"part": {"type": "string", "x-mcp-header": "Part"}}}
 TOOLS = [
-    *({"name": name, "inputSchema": OBJECT} for name in (*PLAIN, *ASKING)),
-    {"name": "json_schema_2020_12_tool", "inputSchema": SCHEMA},
-    {"name": "test_headers", "inputSchema": HEADED},
+    *({"name": name, "description": name, "inputSchema": OBJECT} for name in (*PLAIN, *ASKING)),
+    {"name": "json_schema_2020_12_tool", "description": "Schemas.", "inputSchema": SCHEMA},
+    {"name": "test_headers", "description": "Headers.", "inputSchema": HEADED},
 ]
 ARGUMENTS = [{"name": "arg1", "required": True}, {"name": "arg2", "required": True}]
+URI = [{"name": "resourceUri", "required": True}]
 PROMPTS = [
-    {"name": "test_simple_prompt"},
-    {"name": "test_prompt_with_arguments", "arguments": ARGUMENTS},
-    {"name": "test_prompt_with_embedded_resource", "arguments": [{"name": "resourceUri", "required": True}]},
-    {"name": "test_prompt_with_image"},
-    {"name": "test_input_required_result_prompt"},
-]  # fmt: skip
+    {"name": name, "description": name, "arguments": arguments}
+    for name, arguments in (
+        ("test_simple_prompt", []),
+        ("test_prompt_with_arguments", ARGUMENTS),
+        ("test_prompt_with_embedded_resource", URI),
+        ("test_prompt_with_image", []),
+        ("test_input_required_result_prompt", []),
+    )
+]
 RESOURCES = [
     {"uri": "test://static-text", "name": "text", "mimeType": "text/plain"},
     {"uri": "test://static-binary", "name": "binary", "mimeType": "image/png"},
@@ -300,9 +304,9 @@ class Request:
     def change(self, what: str) -> None:
         extra = f"added_{next(self.fixture.numbers)}"
         if what == "tools":
-            TOOLS.append({"name": extra, "inputSchema": OBJECT})
+            TOOLS.append({"name": extra, "description": "Added.", "inputSchema": OBJECT})
         else:
-            PROMPTS.append({"name": extra})
+            PROMPTS.append({"name": extra, "description": "Added.", "arguments": []})
         self.fixture.changed(what)
 
     def progress(self) -> None:
@@ -321,6 +325,8 @@ class Request:
     # questions
 
     def ask(self, name: str, rounds: list[dict[str, Json]]) -> Json:
+        if not self.modern and name == "test_streaming_elicitation":
+            return text("Only a modern server answers with a question that nobody waits for.")
         if not self.modern:
             answers = [self.push(each) for one in rounds for each in one.values()]
             return text(f"Answered: {json.dumps(answers)}")

@@ -28,7 +28,7 @@ class Case:
     id: str
     code: str
     ends: str | Gives
-    within_ms: int = 150
+    within_ms: int = 50
     """The timeout of a script that may meet it."""
     says: str = ""
     """Part of the error's message."""

@@ -100,7 +100,7 @@ def resident() -> int:
 
 @pytest.fixture(scope="module")
 async def lab():
-    async with open_world(code_execution_pool_size=2) as world:
+    async with open_world(code_execution_pool_size=2, code_execution_memory_mb=64) as world:
         lab, pool = Lab(world, world.pool), world.pool
         world.pool = Watched(pool)
         for _ in range(3):

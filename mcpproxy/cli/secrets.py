@@ -1,0 +1,111 @@
+"""`mcpproxy secrets`: values for `${keyring:NAME}`, kept by a running daemon or, without one, here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import click
+
+from mcpproxy.cli.options import config_option
+from mcpproxy.cli.upstream import ask, output_option, refuse, show_json, show_table
+
+if TYPE_CHECKING:
+    from mcpproxy.vault import Vault
+
+SECRETS = "/api/v1/secrets"
+WHERE = {"keyring": "the system's keyring", "file": "a file of yours alone"}
+
+
+@click.group()
+def secrets() -> None:
+    """Keep secrets that the configuration refers to as ${keyring:NAME}.
+
+    They are in the system's keyring or, where there is none, in a file that only you can read.
+    """
+
+
+@secrets.command("set")
+@click.argument("name")
+@output_option
+@config_option
+def set_secret(name: str, output: str, config: str | None) -> None:
+    """Keep a secret. Its value is asked for, or read from a pipe; never give it as an argument."""
+    value = given(name)
+
+    def alone(vault: Vault) -> dict[str, Any]:
+        return {"name": name, "store": vault.set(name, value), "servers": []}
+
+    path = f"{SECRETS}/{quote(name, safe='')}"
+    found = ask(config, "PUT", path, by_ourselves(config, alone), {"value": value})
+    if output == "json":
+        show_json(found)
+        return
+    click.echo(f"{name} is kept in {WHERE[found['store']]}; refer to it as ${{keyring:{name}}}")
+    if found["servers"]:
+        click.echo(f"connecting anew: {', '.join(found['servers'])}")
+    from mcpproxy.redaction import SHORTEST
+
+    if len(value) < SHORTEST:
+        click.echo(
+            f"note: it has fewer than {SHORTEST} characters, so it can't be told from ordinary words and "
+            "isn't taken out of logs",
+            err=True,
+        )
+
+
+def given(name: str) -> str:
+    """The value, from a prompt that doesn't show it or from a pipe; without the last end of line."""
+    if sys.stdin.isatty():
+        return str(click.prompt(f"value of {name}", hide_input=True, err=True))
+    value = sys.stdin.read()
+    return value.removesuffix("\n").removesuffix("\r")
+
+
+@secrets.command("list")
+@output_option
+@config_option
+def list_secrets(output: str, config: str | None) -> None:
+    """List the names of the secrets, never their values."""
+
+    def alone(vault: Vault) -> dict[str, Any]:
+        kept = vault.names().items()
+        return {"secrets": [{"name": each, "store": store, "servers": []} for each, store in kept]}
+
+    found = ask(config, "GET", SECRETS, by_ourselves(config, alone))["secrets"]
+    if output == "json":
+        show_json(found)
+        return
+    rows = [(each["name"], each["store"], ", ".join(each["servers"])) for each in found]
+    show_table(("NAME", "KEPT IN", "USED BY"), rows)
+
+
+@secrets.command("delete")
+@click.argument("name")
+@config_option
+def delete_secret(name: str, config: str | None) -> None:
+    """Forget a secret."""
+
+    def alone(vault: Vault) -> None:
+        if not vault.delete(name):
+            refuse(f"there is no secret {name!r}; mcpproxy secrets list shows those there are")
+
+    ask(config, "DELETE", f"{SECRETS}/{quote(name, safe='')}", by_ourselves(config, alone))
+    click.echo(f"{name} is gone")
+
+
+def by_ourselves(config: str | None, verb: Callable[[Vault], Any]) -> Callable[[], Any]:
+    """What to do when no daemon runs."""
+
+    def alone() -> Any:
+        from mcpproxy.cli.local import places_of
+        from mcpproxy.vault import Vault, VaultError
+
+        try:
+            return verb(Vault(places_of(config).state))
+        except VaultError as error:
+            refuse(str(error))
+
+    return alone

@@ -1,0 +1,174 @@
+"""Named secrets: kept, found at the last moment, and shown to nobody on the way."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import anyio
+import anyio.to_thread
+import keyring
+import keyring.backend
+import pytest
+from click.testing import CliRunner
+from keyring.backends import fail
+from upstreams import wanted
+
+from mcpproxy import admin
+from mcpproxy.cli import main
+from mcpproxy.redaction import SECRETS
+from mcpproxy.settings import ServerSettings
+from mcpproxy.upstream.dial import program
+from mcpproxy.upstream.fleet import open_fleet
+from mcpproxy.upstream.references import References, Unreachable
+from mcpproxy.vault import Vault, VaultError
+
+
+class Keyring(keyring.backend.KeyringBackend):
+    """A keyring in memory; `locked` is one that nobody unlocks."""
+
+    priority = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[tuple[str, str], str] = {}
+        self.locked = False
+
+    def get_password(self, service, username):
+        if self.locked:
+            raise RuntimeError("it is locked")
+        return self.kept.get((service, username))
+
+    def set_password(self, service, username, password):
+        self.kept[service, username] = password
+
+    def delete_password(self, service, username):
+        del self.kept[service, username]
+
+
+@pytest.fixture
+def system_keyring():
+    mine = Keyring()
+    keyring.set_keyring(mine)
+    yield mine
+    keyring.set_keyring(fail.Keyring())
+
+
+def test_without_a_keyring_secrets_are_in_a_file_of_this_user_alone(tmp_path):
+    vault = Vault(tmp_path / "state")
+    assert vault.set("TOKEN", "fake-value-1") == "file"
+    assert vault.get("TOKEN") == "fake-value-1" and vault.names() == {"TOKEN": "file"}
+    assert stat.S_IMODE(vault.path.stat().st_mode) == 0o600
+    assert vault.delete("TOKEN") and not vault.delete("TOKEN")
+    assert vault.get("TOKEN") is None and vault.names() == {}
+
+
+def test_with_a_keyring_the_file_has_names_alone(tmp_path, system_keyring):
+    vault = Vault(tmp_path)
+    assert vault.set("TOKEN", "fake-value-2") == "keyring"
+    assert system_keyring.kept == {("mcpproxy", "TOKEN"): "fake-value-2"}
+    assert "fake" not in vault.path.read_text(encoding="utf-8")
+    assert vault.get("TOKEN") == "fake-value-2" and vault.names() == {"TOKEN": "keyring"}
+    system_keyring.kept["mcpproxy", "OTHER"] = "set by another program"
+    assert vault.get("OTHER") == "set by another program"
+    assert vault.delete("OTHER") and vault.delete("TOKEN") and system_keyring.kept == {}
+
+
+def test_what_can_not_be_kept_or_read_says_why(tmp_path, system_keyring):
+    vault = Vault(tmp_path)
+    for name, value, said in (("a b", "x", "letters"), ("A", "", "1 to")):
+        with pytest.raises(VaultError, match=said):
+            vault.set(name, value)
+    system_keyring.locked = True
+    with pytest.raises(VaultError, match=r"it is locked.*PYTHON_KEYRING_BACKEND"):
+        vault.get("A")
+    vault.path.write_text("[", encoding="utf-8")
+    with pytest.raises(VaultError, match=r"secrets\.json can't be read"):
+        vault.names()
+
+
+@pytest.mark.threat("U2")
+async def test_a_reference_to_a_secret_is_resolved_for_its_server_alone(tmp_path):
+    vault = Vault(tmp_path)
+    vault.set("TOKEN", "fake-value-3")
+    settings = ServerSettings(
+        name="s", command="sh", args=["--key=${keyring:TOKEN}"], env={"B": "${keyring:GONE}"}
+    )
+    references = References({"PATH": "/bin:/usr/bin"}, vault)
+    await references.fetch(settings)
+    with pytest.raises(Unreachable, match=r"env\.B.*keyring:GONE.*mcpproxy secrets set GONE"):
+        program(settings, references)
+    vault.set("GONE", "fake-value-4")
+    await references.fetch(settings)
+    planned = program(settings, references)
+    assert planned.command[1:] == ["--key=fake-value-3"] and planned.env["B"] == "fake-value-4"
+    assert "fake" not in repr(references) + SECRETS.hide(f"{planned.command} {planned.env}")
+
+
+async def test_a_keyring_that_fails_is_the_reason_why_a_server_is_down(tmp_path, system_keyring):
+    system_keyring.locked = True
+    settings = ServerSettings(name="s", url="http://h/${keyring:A}")
+    with pytest.raises(Unreachable, match="it is locked"):
+        await References({}, Vault(tmp_path)).fetch(settings)
+
+
+@pytest.mark.threat("L3")
+def test_settings_are_shown_with_references_and_without_values():
+    SECRETS.add("fake-value-5", "${env:FIVE}")
+    server = ServerSettings(
+        name="s",
+        url="https://me:fake-a@h/mcp?key=fake-b&team=${env:TEAM}",
+        headers={"Authorization": "Bearer ${env:T}", "X-Key": "fake-c", "Accept": "text/plain"},
+        env={"A": "${keyring:A}fake-d", "B": "fake-e"},
+        args=["--api-key", "fake-f", "--token=fake-g", "--token=${env:T}", "--port", "1", "fake-value-5"],
+    )  # fmt: skip
+    shown = admin.shown(server)
+    assert "fake" not in json.dumps(shown)
+    assert shown["url"] == "https://(hidden)@h/mcp?key=(hidden)&team=${env:TEAM}"
+    assert shown["headers"] == {
+        "Authorization": "Bearer ${env:T}", "X-Key": "(hidden)", "Accept": "text/plain",
+    }  # fmt: skip
+    assert shown["env"] == {"A": "${keyring:A}(hidden)", "B": "(hidden)"}
+    assert shown["args"][1:] == [
+        "(hidden)", "--token=(hidden)", "--token=${env:T}", "--port", "1", "${env:FIVE}",
+    ]  # fmt: skip
+
+
+def test_the_command_takes_values_from_a_pipe_and_shows_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("MCPPROXY_DATA_DIR", str(tmp_path / "state"))
+    config = tmp_path / "c.json"
+    config.write_text('{"api_key": "k", "listen": "127.0.0.1:1"}', encoding="utf-8")
+
+    def run(*words, given="", status=0):
+        done = CliRunner().invoke(main, ["secrets", *words, "-c", str(config)], input=given)
+        assert done.exit_code == status and "fake" not in done.output, done.output
+        return done.output
+
+    assert "${keyring:A_KEY}" in run("set", "A_KEY", given="fake-value\n")
+    assert "fewer than 6" in run("set", "PIN", given="fake")
+    assert Vault(tmp_path / "state").get("A_KEY") == "fake-value"
+    assert run("list").splitlines()[1:] == ["A_KEY  file", "PIN    file"]
+    assert "gone" in run("delete", "A_KEY")
+    assert "there is no secret" in run("delete", "A_KEY", status=2)
+    assert "letters" in run("set", "a b", given="fake", status=2)
+
+
+@pytest.mark.threat("L3")
+async def test_a_server_waits_for_its_secret_and_can_not_have_it_shown(tmp_path):
+    """What it says of it, in its log or as its last words, has the reference instead."""
+    server = ServerSettings(
+        name="talks", command="sh", args=["-c", "echo got ${keyring:IT} >&2; exit 1"]
+    )
+    vault = Vault(tmp_path)
+    async with open_fleet(
+        wanted(server), {"PATH": "/bin:/usr/bin"}, tmp_path, vault=vault
+    ) as fleet:
+        with anyio.fail_after(10):
+            await fleet.settled()
+            assert "mcpproxy secrets set IT" in fleet.status()[0]["error"]
+            assert fleet.refer_to("IT") == ["talks"] and fleet.refer_to("OTHER") == []
+            await anyio.to_thread.run_sync(vault.set, "IT", "fake-value-6")
+            fleet.reconnect("talks")
+            await fleet.settled()
+        assert "got ${keyring:IT}" in fleet.status()[0]["error"]
+    assert "got ${keyring:IT}" in (tmp_path / "talks.log").read_text(encoding="utf-8")
