@@ -79,8 +79,8 @@ class ServerSettings(Concurrency):
 
     name: str = Field(min_length=1, max_length=128)
     """Unique, without ":"; the first half of `server:tool`."""
-    protocol: Literal["stdio", "http", "streamable-http", "sse", "auto"] = "auto"
-    """How to reach it. `auto`: stdio with a command; with a URL, streamable HTTP, then SSE."""
+    protocol: Literal["stdio", "http", "streamable-http", "sse", "auto", "toolpack"] = "auto"
+    """How to reach it. `auto`: stdio with a command; with a URL, streamable HTTP, then SSE. `toolpack`: tools from files."""
     url: str | None = None
     """Where an HTTP server is."""
     headers: dict[str, str] = {}
@@ -91,6 +91,8 @@ class ServerSettings(Concurrency):
     """Its arguments."""
     working_dir: str | None = None
     """The folder it runs in; the daemon's own when unset."""
+    directory: str | None = None
+    """Where the files of a tool pack are: absolute, or beginning with `~/`."""
     env: dict[str, str] = {}
     """Added to the short list of variables it inherits; `${env:NAME}` and `${keyring:NAME}` are resolved when it is started."""
     enabled: bool = True
@@ -371,6 +373,13 @@ def _usable(server: ServerSettings, path: str) -> None:
         raise SettingsError(f"{path}.name '{server.name}' must not contain ':'")
     if server.command is not None and not server.command.strip():
         raise SettingsError(f"{path}.command of '{server.name}' is empty; give a program, or a url")
+    if server.protocol == "toolpack":
+        if server.directory is None or not server.directory.startswith(("/", "~/", "${env:")):
+            raise SettingsError(
+                f"{path}.directory of '{server.name}' must be the absolute path of its tool files, "
+                f"not {json.dumps(server.directory)}"
+            )
+        return
     if server.command is None and server.url is None:
         raise SettingsError(f"{path}: server '{server.name}' has neither command nor url; give one")
     if server.protocol == "stdio" and server.command is None:

@@ -8,8 +8,8 @@ import os
 import shutil
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache, partial
@@ -24,6 +24,7 @@ from mcp.shared.message import SessionMessage
 
 from mcpproxy.paths import private_directory, server_log
 from mcpproxy.redaction import SECRET_NAME, SECRETS
+from mcpproxy.upstream.inside import open_inside
 from mcpproxy.upstream.references import INHERITED, REFERENCE, References, Unreachable
 from mcpproxy.upstream.stdio import Program, open_child
 
@@ -105,6 +106,8 @@ def ways(settings: ServerSettings) -> tuple[Way, ...]:
             return ("streamable-http",)
         case "sse":
             return ("sse",)
+        case "toolpack":
+            return ("toolpack",)
     return ("stdio",) if settings.command else ("streamable-http", "sse")
 
 
@@ -113,9 +116,8 @@ async def dial(
     settings: ServerSettings, way: Way, references: References, logs: Path
 ) -> AsyncIterator[Line]:
     """A line to the server for as long as the block. Raises `Unreachable`, `OSError`, `httpx2.HTTPError`."""
-    opened = {"stdio": _stdio, "streamable-http": _streamable, "sse": _sse}[way]
     await references.fetch(settings)
-    async with opened(settings, references, logs) as line:
+    async with OPENED[way](settings, references, logs) as line:
         yield line
 
 
@@ -247,3 +249,39 @@ async def _sse(settings: ServerSettings, references: References, _: Path) -> Asy
 
     async with sse_client(url, headers=headers, httpx_client_factory=client) as (read, write):
         yield Line("sse", read, write, answered.account, answered.wanted_pause)
+
+
+# ── sources in this process ─────────────────────────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def _toolpack(
+    settings: ServerSettings, references: References, logs: Path
+) -> AsyncIterator[Line]:
+    # here, because most daemons have none: templates and schemas take their time to import
+    from mcpproxy.upstream.toolpack.source import open_pack
+
+    root = Path(os.path.expanduser(references.resolve(settings.directory or "", "directory")))
+    if not root.is_dir():
+        raise Unreachable(f"its directory {root} is not there")
+    environ = dict(references.environ)
+    for name, value in settings.env.items():
+        environ[name] = references.resolve(value, f"env.{name}")
+    handler = _log_file(logs, settings.name)
+    try:
+        note, kept = partial(_note, handler), logs.with_name("toolpacks.sqlite3")
+        opener = partial(open_pack, settings.name, root, environ, kept, note)
+        async with open_inside(opener) as (read, write):
+            yield Line("toolpack", read, write, lambda: "")
+    finally:
+        handler.close()
+
+
+Opened = Callable[["ServerSettings", References, Path], AbstractAsyncContextManager[Line]]
+OPENED: Mapping[Way, Opened] = {
+    "stdio": _stdio,
+    "streamable-http": _streamable,
+    "sse": _sse,
+    "toolpack": _toolpack,
+}
+"""How each way is opened."""

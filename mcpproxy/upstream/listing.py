@@ -95,6 +95,6 @@ def _identity(settings: ServerSettings) -> str:
     """Changes with what makes it another server; a hash, as arguments may hold secrets."""
     parts = [
         settings.name, settings.protocol, settings.url,
-        settings.command, settings.args, settings.working_dir,
+        settings.command, settings.args, settings.working_dir, settings.directory,
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

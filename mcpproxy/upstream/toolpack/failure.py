@@ -1,0 +1,30 @@
+"""How a tool fails: one of four codes, and a message."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+Code = Literal["EINVAL", "ETIMEOUT", "ECAP", "EINTERNAL"]
+CODES: dict[str, Code] = {
+    "EINVAL": "EINVAL",
+    "ETIMEOUT": "ETIMEOUT",
+    "ECAP": "ECAP",
+    "EINTERNAL": "EINTERNAL",
+}
+"""The input is wrong; it took too long; too much went in or came out; anything else."""
+
+
+class Failure(Exception):
+    """A call of a tool failed."""
+
+    def __init__(self, code: Code, message: str, details: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.details = details
+        """What the tool said besides, as JSON."""
+
+    def data(self) -> dict[str, Any]:
+        """The canonical shape."""
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        return {"error": error if self.details is None else {**error, "details": self.details}}

@@ -1,0 +1,191 @@
+"""One HTTP exchange that reaches the host it is meant for and no other.
+
+A name is resolved once, each of its addresses is looked at, and the connection goes to the address that
+was looked at: a name that answers otherwise a moment later changes nothing. A redirect is followed on
+the same origin, or to a host that the tool allows. Proxies of the environment are not used.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import anyio
+import httpcore2
+
+from mcpproxy.upstream.toolpack.endpoints import Request
+from mcpproxy.upstream.toolpack.failure import Failure
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+MOST_REDIRECTS = 5
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+EMBEDDED = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96"))
+"""Where an IPv6 address carries an IPv4 address in its last 32 bits (RFC 6052; RFC 4291, 2.5.5.1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    status: int
+    headers: Mapping[str, str]
+    """By name in lower case; of several alike, the last."""
+    body: bytes
+
+
+async def fetch(request: Request, allow_hosts: frozenset[str], largest: int) -> Response:
+    """The answer, after redirects. Raises `Failure`."""
+    for _ in range(MOST_REDIRECTS + 1):
+        response = await _exchange(request, allow_hosts, largest)
+        location = response.headers.get("location")
+        if response.status not in REDIRECTS or location is None:
+            return response
+        request = _redirected(request, response.status, location, allow_hosts)
+    raise Failure("EINTERNAL", f"it was redirected more than {MOST_REDIRECTS} times")
+
+
+def _redirected(
+    request: Request, status: int, location: str, allow_hosts: frozenset[str]
+) -> Request:
+    """The next request. Raises `Failure` for one that would go where it must not."""
+    try:
+        url = urljoin(request.url, location)
+        before, after = urlsplit(request.url), urlsplit(url)
+        same = (before.scheme, before.hostname, before.port) == (
+            after.scheme, after.hostname, after.port,
+        )  # fmt: skip
+    except ValueError as error:
+        raise Failure("EINTERNAL", "it was redirected to something that is no URL") from error
+    host = after.hostname or ""
+    if after.scheme not in ("http", "https") or after.username or after.password:
+        raise Failure("EINTERNAL", "it was redirected to something that is no plain URL of HTTP")
+    if before.scheme == "https" and after.scheme == "http":
+        raise Failure("EINTERNAL", f"{host} redirects from https to http, which is not followed")
+    if not same and host not in allow_hosts:
+        raise Failure(
+            "EINTERNAL",
+            f"it was redirected to another host, {host[:100]}; name it in allow_hosts to have that followed",
+        )
+    if status == 303 or (status in (301, 302) and request.method == "POST"):
+        request = replace(request, method="GET", body=None)
+    # whatever may be a secret stays with the host it is for
+    headers = request.headers if same else tuple(
+        each for each in request.headers if each[0].lower() in ("accept", "content-type")
+    )  # fmt: skip
+    return replace(request, url=url.partition("#")[0], headers=headers)
+
+
+async def _exchange(request: Request, allow_hosts: frozenset[str], largest: int) -> Response:
+    headers = [("Accept-Encoding", "identity"), *request.headers]
+    backend = Guarded(allow_hosts)
+    try:
+        async with httpcore2.AsyncConnectionPool(_trust(), network_backend=backend) as pool:
+            async with pool.stream(
+                request.method,
+                request.url.encode("ascii"),
+                headers=[(name.encode(), value.encode()) for name, value in headers],
+                content=request.body,
+            ) as response:
+                body = bytearray()
+                async for piece in response.aiter_stream():
+                    body += piece
+                    if len(body) > largest:
+                        reason = f"its answer is larger than {largest} bytes (limits.output)"
+                        raise Failure("ECAP", reason)
+                found = {
+                    name.decode("latin-1").lower(): value.decode("latin-1")
+                    for name, value in response.headers
+                }
+                return Response(response.status, found, bytes(body))
+    except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
+        raise Failure("EINTERNAL", f"{request.host} can't be reached: {error}") from error
+    except UnicodeEncodeError as error:
+        raise Failure("EINTERNAL", "it was redirected to something that is no URL") from error
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """One for all: making it takes 28 ms."""
+    return ssl.create_default_context()
+
+
+# ── where a connection may go ───────────────────────────────────────────────────────────────────
+
+
+class Guarded(httpcore2.AsyncNetworkBackend):
+    """Connects to public addresses, and to any address of the hosts that are allowed by name."""
+
+    def __init__(self, allow_hosts: frozenset[str]) -> None:
+        self._allow = allow_hosts
+        self._backend = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the interface's
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Raises `Failure` where no address of the host may be reached."""
+        addresses = await _addresses(host, port)
+        allowed = [each for each in addresses if permitted(host, each, self._allow)]
+        if len(allowed) < len(addresses):
+            refused = next(each for each in addresses if each not in allowed)
+            raise Failure(
+                "EINTERNAL",
+                f"{host} is at {refused}, which is not public; name it in allow_hosts to allow that",
+            )
+        last: Exception | None = None
+        for address in allowed:
+            try:
+                return await self._backend.connect_tcp(str(address), port, timeout, local_address)
+            except httpcore2.NetworkError as error:
+                last = error
+        raise httpcore2.ConnectError(f"none of its addresses answers: {last}")
+
+    async def connect_unix_socket(self, *args: Any, **options: Any) -> Any:
+        raise Failure("EINTERNAL", "a tool can't connect to a socket of this machine")
+
+    async def sleep(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+
+
+async def _addresses(host: str, port: int) -> list[Address]:
+    """Each address of a host once, in the order in which to try them."""
+    try:
+        found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise Failure("EINTERNAL", f"there is no host {host[:100]}: {error}") from error
+    texts = dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found)
+    return [ipaddress.ip_address(text) for text in texts]
+
+
+def permitted(host: str, address: Address, allow_hosts: frozenset[str]) -> bool:
+    """Whether a host may be reached at an address.
+
+    A name that is allowed may be private, but not link-local, where clouds keep their credentials:
+    that has to be allowed by the address itself.
+    """
+    bare = plain(address)
+    if {str(bare), str(address)} & allow_hosts:
+        return True
+    if bare.is_link_local or bare.is_multicast or bare.is_unspecified:
+        return False
+    return bare.is_global or host.lower().strip("[]") in allow_hosts
+
+
+def plain(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address stands for, if it does."""
+    if isinstance(address, ipaddress.IPv6Address):
+        found = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
+        if found is not None:
+            return found
+        if any(address in network for network in EMBEDDED) and int(address) > 1:
+            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address

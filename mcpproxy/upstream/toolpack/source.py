@@ -1,0 +1,252 @@
+"""A pack as a server: its tools and prompts, kept as its files are, and what a call goes through.
+
+size, schema → templates → kept result? → process or HTTP → envelope → schema → result
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import anyio.to_thread
+from watchfiles import awatch
+
+from mcpproxy.redaction import SECRETS
+from mcpproxy.upstream import inside
+from mcpproxy.upstream.inside import Announce, Report, Source
+from mcpproxy.upstream.references import INHERITED
+from mcpproxy.upstream.toolpack import commands, reading, templating
+from mcpproxy.upstream.toolpack.cache import Cache, Shelf, key_of
+from mcpproxy.upstream.toolpack.commands import Command
+from mcpproxy.upstream.toolpack.endpoints import Request
+from mcpproxy.upstream.toolpack.failure import Failure
+from mcpproxy.upstream.toolpack.fetching import fetch
+from mcpproxy.upstream.toolpack.processes import run
+from mcpproxy.upstream.toolpack.prompts import Prompt
+from mcpproxy.upstream.toolpack.reading import Pack, Tool
+from mcpproxy.upstream.toolpack.results import (
+    failed,
+    has_data,
+    of_program,
+    of_response,
+    shown,
+    wire,
+)
+
+logger = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+DEBOUNCE_MS = 200
+"""Longest time in which changes are taken together; 50 ms without one end it."""
+LOOK_MS = 5000
+"""Between looks at the files where nobody tells us of changes, as on some network file systems."""
+
+
+class PackSource(Source):
+    """See the module. Made by `open_pack`."""
+
+    def __init__(
+        self,
+        name: str,
+        pack: Pack,
+        environ: Mapping[str, str],
+        cache: Cache,
+        note: Callable[[list[str]], None],
+    ) -> None:
+        self._name = name
+        self.environ = environ
+        self._cache = cache
+        self._note = note
+        self.pack = pack
+        self.become(pack)
+
+    def become(self, pack: Pack) -> None:
+        """Go by what was read, and say what couldn't be used."""
+        self.pack = pack
+        for fault in pack.faults:
+            logger.warning(
+                "server '%s': %s; it is left out until that is mended", self._name, fault
+            )
+        if pack.faults:
+            self._note([f"left out: {fault}" for fault in pack.faults])
+        for tool in pack.tools.values():
+            for variable in tool.file.env:
+                if variable not in INHERITED and (value := self.environ.get(variable)):
+                    SECRETS.add(value, f"${{env:{variable}}}")
+
+    # lists
+
+    def tools(self) -> list[Json]:
+        return [tool.definition for tool in self.pack.tools.values()]
+
+    def prompts(self) -> list[Json]:
+        return [prompt.definition() for prompt in self.pack.prompts.values()]
+
+    async def prompt(self, name: str, arguments: Json) -> Json:
+        found = self.pack.prompts.get(name)
+        if found is None:
+            raise inside.Unfit(f"there is no prompt {name[:100]!r}; prompts/list has them all")
+        try:
+            return found.get(arguments)
+        except templating.Unfit as error:
+            raise inside.Unfit(str(error)) from error
+
+    def complete(self, prompt: str, argument: str, begun: str) -> list[str]:
+        found = self.pack.prompts.get(prompt)
+        return found.complete(argument, begun) if found else []
+
+    # calls
+
+    async def call(self, name: str, arguments: Json, report: Report) -> Json:
+        tool = self.pack.tools.get(name)
+        if tool is None:
+            raise inside.Unfit(f"there is no tool {name[:100]!r}; tools/list has them all")
+        try:
+            with anyio.move_on_after(tool.file.timeout_ms / 1000):
+                return await self._result(tool, arguments)
+            milliseconds = tool.file.timeout_ms
+            raise Failure("ETIMEOUT", f"it took longer than {milliseconds} ms (timeoutMs)")
+        except Failure as error:
+            return failed(error)
+
+    async def _result(self, tool: Tool, arguments: Json) -> Json:
+        """Raises `Failure`."""
+        given = wire(arguments)
+        if len(given) > (most := tool.file.limits.input):
+            reason = f"the input has {len(given)} bytes, and may have {most} (limits.input)"
+            raise Failure("ECAP", reason)
+        if faults := tool.input.faults(arguments, "input"):
+            raise Failure("EINVAL", faults)
+        values = {"input": arguments, "request": arguments}
+        env = {n: v for n in tool.file.env if (v := self.environ.get(n)) is not None}
+        try:
+            planned = _planned(tool, values, env, given)
+            key = tool.cache_key.render(values) if tool.cache_key else given.decode()
+        except templating.Unfit as error:
+            raise Failure("EINVAL", str(error)) from error
+        if not tool.file.deterministic:
+            return shown(await self._data(tool, planned, env, given))
+
+        async def make() -> tuple[str, bool]:
+            try:
+                data = await self._data(tool, planned, env, given)
+                return json.dumps(shown(data)), True
+            except Failure as error:
+                return json.dumps(failed(error)), False
+
+        # what a request sends is part of the key: a key of the author's can't mix up two callers' secrets
+        sent = _identity(planned)
+        result = await self._cache.get(key_of(tool.file.id, tool.mark, env, sent, key), make)
+        return cast(Json, json.loads(result))
+
+    async def _data(
+        self, tool: Tool, planned: list[str] | Request, env: Mapping[str, str], given: bytes
+    ) -> Any:
+        """What the tool gives, checked. Raises `Failure`."""
+        most, work = tool.file.limits.output, tool.work
+        if isinstance(work, Command):
+            assert isinstance(planned, list)
+            whole = commands.environment(tool.file.env, env)
+            ended = await run(planned, whole, work.folder, given, most, self._note)
+            data = of_program(ended, whole=tool.output is not None and has_data(tool.output.schema))
+        else:
+            assert isinstance(planned, Request)
+            data = of_response(await fetch(planned, work.allow_hosts, most))
+        if tool.output is not None and (faults := tool.output.faults(data, "output")):
+            raise Failure("EINTERNAL", f"the tool's output doesn't fit its schema: {faults}")
+        return data
+
+
+def _planned(
+    tool: Tool, values: Mapping[str, Any], env: Mapping[str, str], payload: bytes
+) -> list[str] | Request:
+    """What is to be done for one request. Raises `Unfit`."""
+    if isinstance(tool.work, Command):
+        return tool.work.line(values)
+    return tool.work.request(values, env, payload)
+
+
+def _identity(planned: list[str] | Request) -> Any:
+    if isinstance(planned, Request):
+        body = None if planned.body is None else planned.body.decode("latin-1")
+        return [planned.method, planned.url, planned.headers, body]
+    return planned
+
+
+# ── its life ────────────────────────────────────────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def open_pack(
+    name: str,
+    root: Path,
+    environ: Mapping[str, str],
+    kept: Path,
+    note: Callable[[list[str]], None],
+    announce: Announce,
+) -> AsyncIterator[Source]:
+    """The pack in a directory, which is read again when it changes.
+
+    `kept` is the file for results of deterministic tools; `note` takes what tools say on stderr.
+    """
+    shelf = Shelf(kept)
+    try:
+        pack = await anyio.to_thread.run_sync(reading.read, root, environ)
+        source = PackSource(name, pack, environ, Cache(shelf), note)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_watch, source, root, announce)
+            try:
+                yield source
+            finally:
+                tasks.cancel_scope.cancel()
+    finally:
+        shelf.close()
+
+
+async def _watch(source: PackSource, root: Path, announce: Announce) -> None:
+    """Read the pack anew whenever its files change, for ever."""
+    stop = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_set_at_end, stop)
+        while True:
+            await _look(source, root, announce)
+            with suppress(OSError, RuntimeError):  # the directory may be away for a while
+                async for _ in awatch(
+                    root, watch_filter=None, debounce=DEBOUNCE_MS, rust_timeout=LOOK_MS,
+                    yield_on_timeout=True, recursive=True, stop_event=stop,
+                ):  # fmt: skip
+                    await _look(source, root, announce)
+            await anyio.sleep(LOOK_MS / 1000)
+
+
+async def _look(source: PackSource, root: Path, announce: Announce) -> None:
+    before = source.pack
+    signature = await anyio.to_thread.run_sync(reading.sign, root)
+    if signature == before.signature:
+        return
+    pack = await anyio.to_thread.run_sync(reading.read, root, source.environ)
+    source.become(pack)
+    tools = [tool.definition for tool in before.tools.values()]
+    prompts = [_listed(prompt) for prompt in before.prompts.values()]
+    if tools != source.tools():
+        announce("tools")
+    if prompts != [_listed(prompt) for prompt in pack.prompts.values()]:
+        announce("prompts")
+
+
+def _listed(prompt: Prompt) -> tuple[Json, str]:
+    return prompt.definition(), prompt.body.source
+
+
+async def _set_at_end(event: anyio.Event) -> None:
+    """The thread that waits for changes can't be cancelled, but it looks at this event."""
+    try:
+        await anyio.sleep_forever()
+    finally:
+        event.set()
