@@ -254,6 +254,13 @@ async def _sse(settings: ServerSettings, references: References, _: Path) -> Asy
 # ── sources in this process ─────────────────────────────────────────────────────────────────────
 
 
+def _directory(settings: ServerSettings, references: References) -> Path:
+    found = Path(os.path.expanduser(references.resolve(settings.directory or "", "directory")))
+    if not found.is_dir():
+        raise Unreachable(f"its directory {found} is not there")
+    return found
+
+
 @asynccontextmanager
 async def _toolpack(
     settings: ServerSettings, references: References, logs: Path
@@ -261,9 +268,7 @@ async def _toolpack(
     # here, because most daemons have none: templates and schemas take their time to import
     from mcpproxy.upstream.toolpack.source import open_pack
 
-    root = Path(os.path.expanduser(references.resolve(settings.directory or "", "directory")))
-    if not root.is_dir():
-        raise Unreachable(f"its directory {root} is not there")
+    root = _directory(settings, references)
     environ = dict(references.environ)
     for name, value in settings.env.items():
         environ[name] = references.resolve(value, f"env.{name}")

@@ -1,0 +1,348 @@
+"""Tools from files, called: each kind, what they may see, how they fail, and what is left of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from packs import ECHO, ENVIRON, cli, open_tools, put, tool
+from test_fleet import alive, until
+
+MODULE = """
+    import os, sys
+
+    def run(payload):
+        print("a stray line")
+        if payload.get("fail"):
+            raise KeyError(payload["fail"])
+        return {"argv": sys.argv[1:], "input": payload, "env": sorted(os.environ)}
+"""
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "pack").mkdir()
+    return tmp_path / "pack"
+
+
+# ── kinds ───────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_python_tool_is_a_function_in_a_process_of_its_own(root):
+    put(root, "tools/example/shout.py", MODULE)
+    tool(root, "shout", entry=["tools.example.shout:run", "{{ input.word }}"], env=["SECRET_WORD"])
+    async with open_tools(root) as pack:
+        found = await pack.call("shout", word="a b; $(id) 'x' \n")
+        assert found["argv"] == ["a b; $(id) 'x' \n"]
+        assert found["input"] == {"word": "a b; $(id) 'x' \n"}
+        assert set(found["env"]) - {"LC_CTYPE"} == {"LANG", "PATH", "SECRET_WORD"}
+        assert "a stray line" in pack.said
+        code, message = await pack.error("shout", word="", fail="open-sesame-77")
+        assert (code, message) == ("EINTERNAL", "KeyError: '${env:SECRET_WORD}'")
+
+
+async def test_a_python_file_reads_stdin_and_writes_stdout(root):
+    put(root, "deep/echo.py", ECHO)
+    put(root, "deep/echo.tool.yaml", "id: echo\nkind: python\nentry: echo.py\n")
+    async with open_tools(root) as pack:
+        assert await pack.call("echo", text="é\ud800") == {"argv": [], "input": {"text": "é�"}}
+
+
+async def test_a_program_of_the_pack_or_of_the_path(root):
+    own = put(root, "bin/own", f"#!{sys.executable} -IS\n{ECHO}")
+    own.chmod(0o755)
+    tool(
+        root,
+        "own",
+        "cli",
+        entry=["bin/own", "--flag", "{{ input.n }}", "{{ input.l }}", "{{ input.t }}"],
+    )
+    tool(root, "cat", "cli", entry="cat")
+    async with open_tools(root) as pack:
+        found = await pack.call("own", n=-1.5, l=[1, "é"], t=True)
+        assert found["argv"] == ["--flag", "-1.5", '[1, "é"]', "true"]
+        assert await pack.call("cat", a=[1, None]) == {"a": [1, None]}
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed here")
+async def test_a_node_tool(root):
+    put(root, "tools/example/node_echo.mjs", """
+        import { readFileSync } from "node:fs";
+        const input = JSON.parse(readFileSync(0, "utf8"));
+        console.log(JSON.stringify({ data: { argv: process.argv.slice(2), input } }));
+    """)  # fmt: skip
+    tool(root, "echo", "node", entry=["tools/example/node_echo.mjs", "{{input.prefix}}"])
+    async with open_tools(root) as pack:
+        found = await pack.call("echo", prefix="x")
+    assert found == {"argv": ["x"], "input": {"prefix": "x"}}
+
+
+@pytest.mark.skipif(shutil.which("php") is None, reason="php is not installed here")
+async def test_a_php_tool(root):
+    put(root, "echo.php", """<?php
+        $input = json_decode(stream_get_contents(STDIN), true);
+        echo json_encode(["argv" => array_slice($argv, 1), "input" => $input]);
+    """)  # fmt: skip
+    tool(root, "echo", "php", php=["echo.php", "{{input.prefix}}"])
+    async with open_tools(root) as pack:
+        assert (await pack.call("echo", prefix="x"))["argv"] == ["x"]
+
+
+async def test_php_is_started_as_its_binary_is_named(root):
+    binary = put(root, "php-of-ours", f"#!{sys.executable} -IS\n{ECHO}")
+    binary.chmod(0o755)
+    put(root, "echo.php", "<?php")
+    tool(root, "echo", "php", php=["echo.php", "{{input.a}}"], phpBinary=str(binary))
+    async with open_tools(root) as pack:
+        assert (await pack.call("echo", a="x"))["argv"] == [str(root / "echo.php"), "x"]
+
+
+# ── answers ─────────────────────────────────────────────────────────────────────────────────────
+
+
+ANSWERS = """
+    import json, sys
+    given = json.load(sys.stdin)
+    sys.stderr.write(given.get("stderr", ""))
+    sys.stdout.write(given.get("stdout", ""))
+    sys.exit(given.get("exit", 0))
+"""
+
+
+@pytest.mark.parametrize(
+    ("stdout", "data"),
+    [
+        ('{"data": {"ok": true}}', {"ok": True}),
+        ('{"data": 1, "more": 2}', {"data": 1, "more": 2}),
+        ('{"a": null}\n', {"a": None}),
+        ('"text"', "text"),
+        ("[1, 2]", "[1, 2]"),
+        (r'{"a": "\ud800x"}', {"a": "\ufffdx"}),
+        ('{"error": "of another shape"}', {"error": "of another shape"}),
+    ],
+)
+async def test_what_a_program_prints_is_its_result(root, stdout, data):
+    cli(root, "say", code=ANSWERS)
+    async with open_tools(root) as pack:
+        assert await pack.call("say", stdout=stdout) == data
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "words"),
+    [
+        ({"stdout": '{"error": {"code": "EINVAL", "message": "no"}}'}, "EINVAL", "no"),
+        ({"stdout": '{"error": {"code": "E42", "message": "no"}}', "exit": 3}, "EINTERNAL", "E42: no"),
+        ({"stdout": "nonsense"}, "EINTERNAL", "no JSON on stdout: 'nonsense'"),
+        ({"stdout": '{"a": NaN}'}, "EINTERNAL", "no JSON on stdout"),
+        ({"stdout": "{}", "exit": 1}, "EINTERNAL", "exit status 1"),
+        ({"exit": 7, "stderr": "key open-sesame-77 is wrong"}, "EINTERNAL", "exit status 7; its stderr: key ${env:SECRET_WORD} is wrong"),
+        ({}, "EINTERNAL", "it gave nothing"),
+        ({"stdout": '"' + 300 * "x" + '"'}, "ECAP", "larger than 200 bytes"),
+        ({"stdout": 300 * "x"}, "ECAP", "larger than 200 bytes"),
+        ({"stderr": 900 * "x"}, "ECAP", "may have 800"),
+    ],
+)  # fmt: skip
+async def test_a_failure_has_one_of_four_codes(root, given, code, words):
+    cli(root, "say", code=ANSWERS, limits={"input": 800, "output": 200}, env=["SECRET_WORD"])
+    async with open_tools(root) as pack:
+        found = await pack.error("say", **given)
+    assert found[0] == code and words in found[1]
+
+
+async def test_input_and_output_are_held_against_their_schemas(root):
+    schema = {
+        "input": {"properties": {"stdout": {"type": "string"}}, "required": ["stdout"]},
+        "output": {"type": "object", "properties": {"n": {"type": "integer"}}},
+    }
+    cli(root, "say", code=ANSWERS, schema=schema)
+    async with open_tools(root) as pack:
+        (listed,) = pack.source.tools()
+        assert listed["inputSchema"]["required"] == ["stdout"]
+        assert listed["outputSchema"] == schema["output"]
+        assert await pack.call("say", stdout='{"data": {"n": 1}}') == {"n": 1}
+        code, message = await pack.error("say", stdout='{"n": "x"}')
+        assert code == "EINTERNAL" and "output.n" in message
+        code, message = await pack.error("say", stdout=1)
+        assert code == "EINVAL" and "input.stdout" in message
+
+
+async def test_an_output_schema_of_the_envelope_is_of_the_envelope(root):
+    schema = {"output": {"type": "object", "properties": {"data": {}}, "required": ["data"]}}
+    cli(root, "say", code=ANSWERS, schema=schema)
+    async with open_tools(root) as pack:
+        assert await pack.call("say", stdout='{"data": {"n": 1}}') == {"data": {"n": 1}}
+
+
+# ── what is left ────────────────────────────────────────────────────────────────────────────────
+
+
+FAMILY = """
+    import json, subprocess, sys, time
+    given = json.load(sys.stdin)
+    child = subprocess.Popen([sys.executable, "-ISc", "import time; time.sleep(60)"])
+    open(given["file"], "w").write(f"{child.pid}")
+    if given.get("stay"):
+        time.sleep(60)
+    print("{}")
+"""
+
+
+async def pid_in(file: Path) -> int:
+    found: list[str] = []
+
+    def written() -> bool:
+        found[:] = [file.read_text(encoding="ascii")] if file.exists() else []
+        return bool(found and found[0])
+
+    await until(written)
+    return int(found[0])
+
+
+async def test_nothing_is_left_of_a_program_that_takes_too_long_ends_or_is_cancelled(
+    root, tmp_path
+):
+    cli(root, "slow", code=FAMILY, timeoutMs=400)
+    cli(root, "family", code=FAMILY)
+    files = [tmp_path / name for name in ("a", "b", "c")]
+    async with open_tools(root) as pack:
+        code, message = await pack.error("slow", file=str(files[0]), stay=True)
+        assert (code, message) == ("ETIMEOUT", "it took longer than 400 ms (timeoutMs)")
+        assert await pack.call("family", file=str(files[1])) == {}
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(
+                pack.source.call, "family", {"file": str(files[2]), "stay": True}, print
+            )
+            await pid_in(files[2])
+            tasks.cancel_scope.cancel()
+    for file in files:
+        pid = int(file.read_text(encoding="ascii"))
+        await until(lambda pid=pid: not alive(pid))
+
+
+async def test_a_flood_on_stderr_is_cut_and_one_on_stdout_ends_the_program(root):
+    flood = "import sys\nwhile True: sys.std{}.write('x' * 9999)\n"
+    cli(root, "out", code=flood.format("out"))
+    cli(root, "err", code=flood.format("err"), timeoutMs=300)
+    async with open_tools(root) as pack:
+        assert (await pack.error("out"))[0] == "ECAP"
+        assert (await pack.error("err"))[0] == "ETIMEOUT"
+        assert sum(map(len, pack.said)) < 2**21
+
+
+# ── kept results ────────────────────────────────────────────────────────────────────────────────
+
+
+COUNTED = """
+    import json, sys, time
+    given = json.load(sys.stdin)
+    with open(given["file"], "a") as file:
+        file.write("x")
+    if given.get("fail"):
+        sys.exit(1)
+    time.sleep(given.get("sleep", 0))
+    print(json.dumps({"given": given}))
+"""
+
+
+def runs(file: Path) -> int:
+    return len(file.read_text(encoding="ascii")) if file.exists() else 0
+
+
+async def test_a_deterministic_tool_runs_once_for_the_same_input(root, tmp_path):
+    file = tmp_path / "runs"
+    cli(root, "count", code=COUNTED, deterministic=True)
+    async with open_tools(root) as pack:
+        first = await pack.call("count", file=str(file), n=1)
+        assert await pack.call("count", file=str(file), n=1) == first
+        await pack.call("count", file=str(file), n=2)
+        assert runs(file) == 2
+    async with open_tools(root) as pack:  # kept over a restart
+        assert await pack.call("count", file=str(file), n=1) == first
+        assert runs(file) == 2
+    put(root, "helper.py", "# whatever the tool may import is another now")
+    async with open_tools(root) as pack:
+        await pack.call("count", file=str(file), n=1)
+        assert runs(file) == 3
+
+
+async def test_calls_at_the_same_time_are_one_and_the_next_goes_on_when_that_is_cancelled(
+    root, tmp_path
+):
+    file = tmp_path / "runs"
+    cli(root, "count", code=COUNTED, deterministic=True)
+    given = {"file": str(file), "sleep": 0.3}
+    found = []
+
+    async def call(pack):
+        found.append(await pack.call("count", **given))
+
+    async with open_tools(root) as pack, anyio.create_task_group() as tasks:
+        first = anyio.CancelScope()
+
+        async def leader():
+            with first:
+                await call(pack)
+
+        tasks.start_soon(leader)
+        await until(lambda: runs(file) == 1)
+        for _ in range(5):
+            tasks.start_soon(call, pack)
+        await anyio.wait_all_tasks_blocked()
+        first.cancel()
+    assert [each["given"] for each in found] == [given] * 5
+    assert runs(file) == 2
+
+
+async def test_a_failure_is_not_kept(root, tmp_path):
+    file = tmp_path / "runs"
+    cli(root, "count", code=COUNTED, deterministic=True)
+    async with open_tools(root) as pack:
+        for _ in range(2):
+            assert (await pack.error("count", file=str(file), fail=True))[0] == "EINTERNAL"
+    assert runs(file) == 2
+
+
+async def test_a_key_of_the_author_stands_for_the_input(root, tmp_path):
+    file = tmp_path / "runs"
+    keyed = {"deterministic": True, "templating": {"cacheKey": "{{ input.file }}"}}
+    cli(root, "count", code=COUNTED, **keyed)
+    async with open_tools(root) as pack:
+        first = await pack.call("count", file=str(file), ignored=1)
+        assert await pack.call("count", file=str(file), ignored=2) == first
+        assert runs(file) == 1
+
+
+# ── changes ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_tools_come_change_and_go_with_their_files(root):
+    cli(root, "one")
+    async with open_tools(root) as pack:
+        names = lambda: [each["name"] for each in pack.source.tools()]  # noqa: E731
+        assert names() == ["one"]
+        cli(root, "two")
+        await until(lambda: names() == ["one", "two"])
+        put(root, "two.tool.yaml", "id: two\nkind: nonsense\n")
+        await until(lambda: names() == ["one"])
+        (root / "one.tool.yaml").unlink()
+        await until(lambda: names() == [])
+        assert set(pack.told) == {"tools"}
+        assert any("two.tool.yaml:2: kind" in line for line in pack.said)
+        put(root, "prompts/REGISTRY.yaml", "a: {b: [1]}")
+        put(root, "prompts/packs/a/b.v1.md", "x")
+        put(root, "prompts/packs/a/b.spec.yaml", "type: object")
+        await until(lambda: "prompts" in pack.told)
+        assert [each["name"] for each in pack.source.prompts()] == ["a.b@1", "a.b"]
+
+
+async def test_only_what_is_listed_is_in_the_environment(root):
+    code = "import json, os\nprint(json.dumps(dict(os.environ)))\n"
+    cli(root, "env", code=code, env=["SECRET_WORD", "NOT_SET"])
+    async with open_tools(root) as pack:
+        found = await pack.call("env")
+    found.pop("LC_CTYPE", None)
+    assert found == {"SECRET_WORD": ENVIRON["SECRET_WORD"], "PATH": os.defpath, "LANG": "C.UTF-8"}
