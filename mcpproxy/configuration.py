@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 RESTART = (
     "listen", "data_dir", "api_key", "require_mcp_auth", "trusted_hosts", "enable_socket",
     "code_execution_pool_size", "code_execution_memory_mb", "code_execution_require_confinement",
-    "logging",
+    "activity_enabled", "logging",
 )  # fmt: skip
 """Settings that what is open already was made with."""
 DEBOUNCE_MS = 300

@@ -16,10 +16,13 @@ import anyio
 from mcpproxy import __version__, gates, keptcode, request
 from mcpproxy.catalog import Catalog, Tool
 from mcpproxy.codecache import CodeCache, Kept
-from mcpproxy.configuration import Configuration
+from mcpproxy.configuration import Configuration, differences
 from mcpproxy.discovery import Discovery
 from mcpproxy.errors import Refused, SettingsError, WorkerError
 from mcpproxy.execution import Execution, Limits, Progress, Reply
+from mcpproxy.journal import changes
+from mcpproxy.journal.trail import Trail, direct_call, noted
+from mcpproxy.journal.writer import Journal, journal_of
 from mcpproxy.keptcode import KeptCode
 from mcpproxy.policy import Caller, Views
 from mcpproxy.rates import Executions
@@ -45,7 +48,13 @@ class Daemon:
     """Everything that is up, and what can be asked of it. Made by `open_daemon`."""
 
     def __init__(
-        self, loaded: Loaded, fleet: Fleet, pool: Pool, transformer: Transformer, vault: Vault
+        self,
+        loaded: Loaded,
+        fleet: Fleet,
+        pool: Pool,
+        transformer: Transformer,
+        vault: Vault,
+        journal: Journal,
     ) -> None:
         self.settings = loaded.settings
         """Replaced as a whole when the configuration changes."""
@@ -57,6 +66,7 @@ class Daemon:
         self.fleet = fleet
         self.vault = vault
         self.pool = pool
+        self.journal = journal
         self.scripts = Scripts(loaded.places.scripts)
         self._views = Views()
         self._begun = Executions()
@@ -74,6 +84,11 @@ class Daemon:
 
     def _apply(self, loaded: Loaded) -> None:
         """Go by other settings from now on; what runs goes on with those it began with."""
+        if changed := differences(self.settings, loaded.settings):
+            self.journal.record(
+                "config_change", "ok", detail={"changed": changed, "warnings": loaded.warnings}
+            )
+        self.journal.become(loaded.settings)
         said = [text for text in self.warnings if text not in self._said]
         self._said = loaded.warnings
         self.settings = loaded.settings
@@ -98,7 +113,8 @@ class Daemon:
         Raises `Refused` before anything runs. Cancelling it ends the script at once and cancels its
         calls upstream.
         """
-        wanted = request.read(body, self.settings, self.scripts, caller)
+        with noted(self.journal, caller.name, request_id):
+            wanted = request.read(body, self.settings, self.scripts, caller)
         return await self._run(wanted, caller, request_id, progress)
 
     async def run_cached(
@@ -114,9 +130,10 @@ class Daemon:
 
         Raises `Refused`: NOT_FOUND for an id that is not kept, INVALID_REQUEST for a param it doesn't know.
         """
-        kept = await anyio.to_thread.run_sync(self.kept_code.find, cache_id, caller)
-        body = keptcode.run_again(kept, params)
-        wanted = request.read(body, self.settings, self.scripts, caller)
+        with noted(self.journal, caller.name, request_id):
+            kept = await anyio.to_thread.run_sync(self.kept_code.find, cache_id, caller)
+            body = keptcode.run_again(kept, params)
+            wanted = request.read(body, self.settings, self.scripts, caller)
         changed = self.kept_code.changed(kept, caller)
         return await self._run(
             replace(wanted, warnings=changed), caller, request_id, progress, kept
@@ -130,10 +147,12 @@ class Daemon:
         progress: Progress | None,
         kept: Kept | None = None,
     ) -> Reply:
-        if self._stopping:
-            raise Refused("EXECUTION_FAILED", STOPPING)
-        self._pace(caller)
+        with noted(self.journal, caller.name, request_id):
+            if self._stopping:
+                raise Refused("EXECUTION_FAILED", STOPPING)
+            self._pace(caller)
         settings, view = self.settings, View(self, caller)
+        trail = Trail(self.journal, caller.name, request_id)
         execution = Execution(
             wanted,
             Limits(
@@ -148,13 +167,24 @@ class Daemon:
             view,
             request_id,
             progress,
+            trail,
         )
         self._executions.add(execution)
-        began = anyio.current_time()
+        reply: Reply | None = None
         try:
-            reply = await execution.run()
+            reply = await self._ran(execution, wanted, caller, kept)
+            return reply
         finally:
             self._executions.discard(execution)
+            # Before anybody gets the reply: what is known to have happened is on record.
+            cached = {} if kept is None else {"cache_id": kept.cache_id}
+            trail.ended(wanted.account() | cached, reply, execution.seen)
+
+    async def _ran(
+        self, execution: Execution, wanted: Request, caller: Caller, kept: Kept | None
+    ) -> Reply:
+        began = anyio.current_time()
+        reply = await execution.run()
         if not (reply.ok and wanted.description and wanted.script is None):
             return reply
         code = Kept(
@@ -209,10 +239,20 @@ class Daemon:
         Raises `CallError`.
         """
         view = View(self, caller)
-        found = view.find(server, tool)
-        if found is not None:
-            gates.check_arguments(found, arguments)
-        return await view.call(server, tool, arguments, progress=progress, meta=meta, client=client)
+        with direct_call(self.journal, server, tool, arguments, caller.name) as call:
+            found = view.find(server, tool)
+            if found is not None:
+                gates.check_arguments(found, arguments)
+            call.result = await view.call(
+                server,
+                tool,
+                arguments,
+                started=call.timing.now,
+                progress=progress,
+                meta=meta,
+                client=client,
+            )
+        return call.result
 
     async def request(
         self,
@@ -267,7 +307,8 @@ class Daemon:
                 | {f"a script can not {act}": held for act, held in self.confinement.items()},
             },
             "servers": servers,
-            "warnings": self.warnings,
+            "activity": self.journal.status(),
+            "warnings": [*self.warnings, *self.journal.warnings()],
             "config_error": self.configuration.error,
             "requires_restart": self.configuration.requires_restart,
         }
@@ -327,6 +368,7 @@ async def open_daemon(
     unconfined: SettingsError | None = None
     vault = Vault(loaded.places.state)
     async with AsyncExitStack() as stack:
+        journal = await stack.enter_async_context(journal_of(loaded, lasting=lasting))
         fleet = await stack.enter_async_context(
             open_fleet(
                 settings, environ, loaded.places.logs, loaded.places.state / "listings", vault
@@ -338,7 +380,10 @@ async def open_daemon(
         transformer = await stack.enter_async_context(
             open_transformer(loaded.places.state / "compiled")
         )
-        daemon = Daemon(loaded, fleet, pool, transformer, vault)
+        daemon = Daemon(loaded, fleet, pool, transformer, vault, journal)
+        if lasting:
+            fleet.listen(changes.Servers(journal))
+            journal.record("system", "ok", code="STARTED", detail={"version": __version__})
         stack.callback(daemon.kept_code.cache.close)
         tasks = await stack.enter_async_context(anyio.create_task_group())
         if settings.code_execution_require_confinement:
@@ -354,6 +399,8 @@ async def open_daemon(
             if unconfined is None:
                 yield daemon
         finally:
+            if lasting:
+                journal.record("system", "ok", code="STOPPED")
             tasks.cancel_scope.cancel()
     if unconfined is not None:
         raise unconfined  # here, where no task group can wrap it

@@ -15,11 +15,15 @@ from functools import partial
 from typing import Any, Protocol
 
 import anyio
-import pydantic_core
 
 from mcpproxy import gates, hints, names
 from mcpproxy.catalog import Catalog, Tool
+from mcpproxy.envelopes import Reply as Reply
+from mcpproxy.envelopes import Told, answer_text, toolcall_envelope
+from mcpproxy.envelopes import refusal as refusal
+from mcpproxy.envelopes import to_json as to_json
 from mcpproxy.errors import CallError, WorkerError
+from mcpproxy.journal.trail import Timing, Trail
 from mcpproxy.request import Request
 from mcpproxy.sandbox.frames import BadFrame
 from mcpproxy.sandbox.memory import give_back
@@ -95,64 +99,6 @@ class Limits:
     queue_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The envelope, the same on every surface."""
-
-    ok: bool
-    envelope: dict[str, Any]
-
-    @property
-    def text(self) -> str:
-        """The envelope as compact JSON that is valid UTF-8."""
-        return to_json(self.envelope).decode()
-
-    def with_request_id(self, request_id: str) -> str:
-        return to_json({**self.envelope, "request_id": request_id}).decode()
-
-
-def to_json(value: Any) -> bytes:
-    """JSON as UTF-8; a lone surrogate, which UTF-8 can't hold, is written as an escape."""
-    try:
-        return pydantic_core.to_json(value, inf_nan_mode="null")
-    except (pydantic_core.PydanticSerializationError, UnicodeError):
-        return json.dumps(value, separators=(",", ":")).encode()
-
-
-def answer_text(body: Any) -> bytes:
-    """An answer to the VM; a result that is nested too deeply to be written is an error of its server."""
-    try:
-        return to_json(body)
-    except RecursionError:
-        error = CallError("UPSTREAM_ERROR", "the result is nested too deeply to be passed on")
-        return to_json(
-            [error.envelope()] * len(body) if isinstance(body, list) else error.envelope()
-        )
-
-
-def refusal(code: str, message: str, retry_after_ms: int | None = None) -> dict[str, Any]:
-    """The envelope of a request that was turned away."""
-    error: dict[str, Any] = {"code": code, "message": message}
-    if retry_after_ms is not None:
-        error["retry_after_ms"] = retry_after_ms
-    return {"ok": False, "error": error}
-
-
-def toolcall_envelope(result: dict[str, Any]) -> dict[str, Any]:
-    """What `call_tool` gives for a wire result: a tool's own report of an error is an error, too."""
-    if result.get("isError") is not True:
-        return {"ok": True, "result": result}
-    content = result.get("content")
-    blocks = content if isinstance(content, list) else []
-    said = "\n".join(
-        block["text"]
-        for block in blocks
-        if isinstance(block, dict) and isinstance(block.get("text"), str)
-    )
-    message = said or "the tool reported an error without a text"
-    return CallError("TOOL_ERROR", message, result=result).envelope()
-
-
 class Execution:
     """One run of one request; use `run` once."""
 
@@ -166,6 +112,7 @@ class Execution:
         answers: Answers,
         request_id: str,
         progress: Progress | None = None,
+        trail: Trail | None = None,
     ) -> None:
         self._request = request
         self._limits = limits
@@ -175,13 +122,16 @@ class Execution:
         self._answers = answers
         self._id = request_id
         self._progress = progress
+        self._trail = trail
         self._budget = gates.Budget(request.max_tool_calls)
         self._script = Script(
-            check=self._check, parallel=limits.max_parallel, now=anyio.current_time
+            check=self._check_and_note, parallel=limits.max_parallel, now=anyio.current_time
         )
         self._room = anyio.Event()
         self._done = 0
         self._moved = 0
+        self.seen = 0
+        """Bytes that the script was given in answers."""
         self.called: dict[str, str] = {}
         """The tools that were called, as "server:tool", and the hashes of their schemas."""
         self._scope = anyio.CancelScope()
@@ -194,6 +144,8 @@ class Execution:
         with self._scope:
             try:
                 async with self._pool.vm(self._limits.queue_seconds) as vm:
+                    if self._trail is not None:
+                        self._trail.started()
                     outcome = await self._within_time(vm)
             except WorkerError as error:
                 outcome = Outcome(ok=False, code=error.code, message=str(error))
@@ -267,6 +219,7 @@ class Execution:
             case Answer(number, body):
                 text = answer_text(body)
                 self._moved += len(text)
+                self.seen += len(text)
                 vm.post(b"%d " % number + text)
             case Dispatch(call):
                 tasks.start_soon(self._call, call, vm, tasks)
@@ -290,21 +243,42 @@ class Execution:
             gates.check_arguments(found, arguments)
             self.called[f"{server}:{tool}"] = found.schemas
 
-    async def _call(self, call: Call, vm: Vm, tasks: anyio.abc.TaskGroup) -> None:
-        started = partial(self._script.started, call)
+    def _check_and_note(self, server: str, tool: str, arguments: dict[str, Any]) -> None:
         try:
-            result = await self._upstreams.call(
-                call.server, call.tool, call.arguments, started=started
-            )
-            envelope = toolcall_envelope(result)
+            self._check(server, tool, arguments)
         except CallError as error:
-            envelope = error.envelope()
+            if self._trail is not None:
+                self._trail.refused(server, tool, arguments, error.code)
+            raise
+
+    async def _call(self, call: Call, vm: Vm, tasks: anyio.abc.TaskGroup) -> None:
+        timing = Timing()
+        envelope: Told | None = None
+        try:
+            envelope = Told(await self._envelope(call, timing))
+        finally:
+            if self._trail is not None:  # before the state machine forgets the arguments
+                outcome = call.outcome if envelope is None else envelope
+                self._trail.called(call.server, call.tool, call.arguments, timing, outcome)
         for command in self._script.finished(call, envelope):
             self._do(command, vm, tasks)
         self._room.set()
         self._done += 1
         if self._progress is not None:
             await self._progress(self._done, f"{call.server}:{call.tool}")
+
+    async def _envelope(self, call: Call, timing: Timing) -> dict[str, Any]:
+        def started() -> None:
+            timing.now()
+            self._script.started(call)
+
+        try:
+            result = await self._upstreams.call(
+                call.server, call.tool, call.arguments, started=started
+            )
+        except CallError as error:
+            return error.envelope()
+        return toolcall_envelope(result)
 
     # questions about the catalog; they cost no budget
 

@@ -91,6 +91,8 @@ class Guard:
             return
         scope["query_string"] = without_key(scope["query_string"])
         scope.setdefault("state", {}).update(caller=found, request_id=request_id)
+        logs.caller.set(found.name)
+        logs.client.set(headers.get(b"user-agent", b"").decode("latin-1") or None)
         marked = (b"x-request-id", request_id.encode())
 
         async def send_marked(message: Message) -> None:

@@ -13,8 +13,18 @@ from mcpproxy.redaction import SECRETS
 
 request: ContextVar[str] = ContextVar("request", default="-")
 """Id of the request at work; "-" for what belongs to none."""
+caller: ContextVar[str | None] = ContextVar("caller", default=None)
+"""Who asks, by name, for the record alone: what somebody may is never looked up here."""
+client: ContextVar[str | None] = ContextVar("client", default=None)
+"""The program that asks, as it calls itself."""
 
 LAYOUT = "%(asctime)s %(levelname)s %(name)s [%(request)s]: %(message)s"
+
+
+def known_request() -> str | None:
+    """Id of the request at work, if there is one."""
+    found = request.get()
+    return None if found == "-" else found
 
 
 class Marked(logging.Filter):

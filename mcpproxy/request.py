@@ -50,6 +50,22 @@ class Request:
     """What the program does, in a sentence: with one, code that runs well is kept."""
     warnings: list[str] = field(default_factory=list)
 
+    def account(self) -> dict[str, Any]:
+        """All of it that was asked for, as it is recorded."""
+        allowed = self.allowed_servers
+        found = {
+            "source": self.source,
+            "language": self.language,
+            "script": self.script,
+            "description": self.description,
+            "input": self.input,
+            "timeout_ms": self.timeout_ms,
+            "max_tool_calls": self.max_tool_calls,
+            "allowed_servers": None if allowed is None else sorted(allowed),
+            "trace": self.trace,
+        }
+        return {key: value for key, value in found.items() if value not in (None, "", False)}
+
 
 def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: Caller) -> Request:
     """The request in `body`. Raises `Refused` with a code and a sentence that names the field.

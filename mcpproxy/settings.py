@@ -184,6 +184,16 @@ class Settings(Concurrency):
         default_factory=lambda: Concurrency.model_validate({})
     )
     """Limits of the servers that set none of their own."""
+    activity_enabled: bool = True
+    """Whether executions, calls and changes are recorded; `mcpproxy activity` shows them."""
+    activity_retention_days: float = Field(90, gt=0, strict=False)
+    """How long records are kept."""
+    activity_max_records: int = Field(100_000, ge=1)
+    """How many records are kept, the newest."""
+    activity_max_size_mb: int = Field(256, ge=1)
+    """How large the records may get together, in MiB; the oldest go first."""
+    activity_max_response_size: int = Field(8192, ge=0, le=2**20)
+    """Characters that are kept of each result, reply, arguments, input and logs of a record."""
     logging: Logging = Field(default_factory=Logging)
     """What the daemon writes down."""
 

@@ -65,6 +65,8 @@ class Call:
     arguments: Json
     meta: Json
     caller: Caller
+    client: str | None
+    """The client's program, as it calls itself."""
     request_id: str
     report: Report | None
     asker: Asker
@@ -86,10 +88,16 @@ class Call:
             arguments=dict(arguments or {}),
             meta=forwarded(meta),
             caller=caller,
+            client=client_of(ctx),
             request_id=request_id,
             report=ctx.session.report_progress if wanted else None,
             asker=Asker.of(ctx, caller.name),
         )
+
+
+def client_of(ctx: Context) -> str | None:
+    params = ctx.session.client_params
+    return f"{params.client_info.name} {params.client_info.version}" if params else None
 
 
 def forwarded(meta: object) -> Json:
@@ -137,6 +145,8 @@ class Tools:
     async def call(self, call: Call) -> Json:
         """The wire result, whatever happens; cancellation and `MCPError` pass."""
         logs.request.set(call.request_id)
+        logs.caller.set(call.caller.name)
+        logs.client.set(call.client)
         verb = self.own.get(offer.OTHER_NAMES.get(call.name, call.name))
         try:
             return await (verb(call) if verb else self._upstream(call.name, call.arguments, call))

@@ -100,6 +100,7 @@ THREATS: dict[str, tuple[str, ...]] = {
     ),
     "L3": (
         "test_settings::test_a_secret_prints_nowhere",
+        "test_journal::test_a_secret_is_nowhere_in_the_journal_not_even_half_of_it",
         "test_guard::test_nothing_that_was_sent_is_logged_or_given_back",
         "test_dial::test_a_refusal_says_its_status_and_keeps_our_secrets",
         "test_api::test_a_bug_of_ours_is_a_500_that_tells_nothing_but_where_to_look",
@@ -126,6 +127,14 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_tokens::test_wrong_keys_of_one_peer_have_to_wait_and_no_other_peer_does",
     ),
     "L7": ("test_policy::test_only_an_administrator_is_one",),
+    # the record of it all
+    "J1": (
+        "test_journal::test_a_daemon_that_is_killed_under_load_has_a_record_of_all_that_it_answered",
+    ),
+    "J2": (
+        "test_journal::test_a_full_disk_turns_it_off_loudly_and_it_comes_back",
+        "test_journal::test_a_broken_database_turns_it_off_and_what_was_written_waits",
+    ),
     # a server behind us
     "U1": (
         "test_fleet::test_lines_that_are_no_messages_do_no_harm",

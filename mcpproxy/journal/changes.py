@@ -1,0 +1,68 @@
+"""What has changed from one snapshot of the servers to the next, as records say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mcpproxy.catalog import EMPTY, Catalog, Server
+from mcpproxy.journal.records import text
+from mcpproxy.journal.writer import Journal
+
+MOST_NAMES = 100
+
+
+class Servers:
+    """Records what becomes of the servers; call it with each snapshot."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._before = EMPTY
+
+    def __call__(self, catalog: Catalog) -> None:
+        for found in changes(self._before, catalog):
+            self._journal.record(**found)
+        self._before = catalog
+
+
+def changes(before: Catalog, after: Catalog) -> Iterator[dict[str, Any]]:
+    """The records that follow from a new snapshot."""
+    for name in before.servers:
+        if name not in after.servers:
+            yield state(name, "removed", before.servers[name].state)
+    for name, server in after.servers.items():
+        old = before.servers.get(name)
+        if server.state not in ("connecting", old.state if old else None):
+            yield state(name, server.state, old.state if old else None, server)
+        if old is not None and old.tools and server.tools and old.tools != server.tools:
+            yield from tools(old, server)
+
+
+def state(name: str, now: str, before: str | None, server: Server | None = None) -> dict[str, Any]:
+    detail: dict[str, Any] = {"state": now, "before": before}
+    if server is not None:
+        detail["tools"] = len(server.tools)
+        if server.error:
+            detail["error"] = text(server.error, 2000)
+    status = "error" if now == "down" else "ok"
+    return {"type": "server_state", "status": status, "server": name, "detail": detail}
+
+
+def tools(old: Server, new: Server) -> Iterator[dict[str, Any]]:
+    """Which tools came, went, or say something else of themselves now."""
+    named = {
+        "added": [name for name in new.tools if name not in old.tools],
+        "removed": [name for name in old.tools if name not in new.tools],
+        "changed": [
+            name
+            for name, tool in new.tools.items()
+            if name in old.tools and old.tools[name].fingerprint != tool.fingerprint
+        ],
+    }
+    if not any(named.values()):
+        return
+    detail = {
+        **{key: [text(name, 256) for name in names[:MOST_NAMES]] for key, names in named.items()},
+        "counts": {key: len(names) for key, names in named.items()},
+    }
+    yield {"type": "catalog_change", "status": "ok", "server": new.name, "detail": detail}

@@ -1,0 +1,341 @@
+"""What is recorded, that it outlives a kill, how much of it is kept, and what happens when it can't be written."""
+
+from __future__ import annotations
+
+import json
+import logging
+import resource
+import sqlite3
+import threading
+from contextlib import closing, contextmanager
+
+import anyio
+import pytest
+from fakes import catalog
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from running import home
+from test_fleet import until
+
+from mcpproxy.errors import CallError
+from mcpproxy.journal import writer
+from mcpproxy.journal.changes import changes
+from mcpproxy.journal.pending import Pending, left_behind, read_lines
+from mcpproxy.journal.reading import Wanted, page, pages, read, take_in
+from mcpproxy.journal.records import Numbers, Record, json_text, number, spelled
+from mcpproxy.journal.store import Retention, Store
+from mcpproxy.journal.trail import REFUSALS, Trail, direct_call
+from mcpproxy.journal.writer import open_journal
+from mcpproxy.redaction import SECRETS
+
+KEEP = Retention(days=90, records=100_000, megabytes=256)
+
+
+def a_record(seq, **members):
+    return Record(
+        **{"seq": seq, "id": seq, "at": seq >> 20, "type": "system", "status": "ok", **members}
+    )
+
+
+def filled(directory, count, **members):
+    """A store with records of which each is a second later than the one before."""
+    store = Store(directory)
+    store.insert(
+        [b"".join(a_record((n * 1000) << 20, **members).line() for n in range(1, count + 1))]
+    )
+    return store
+
+
+def kept(directory, **wanted):
+    with closing(read(directory)) as database:
+        return [each for found in pages(database, Wanted(**wanted)) for each in found]
+
+
+@contextmanager
+def most_bytes_of_a_file(count):
+    """No file of this process may grow beyond that: what a full disk does to a write."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+# ── a daemon ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.threat("J1")
+def test_a_daemon_that_is_killed_under_load_has_a_record_of_all_that_it_answered():
+    code = "const r = await tools.stub.echo({text: input.n}); return r.text"
+    answered: dict[str, str] = {}
+    with home(code_execution_pool_size=4) as place:
+        with place.serving() as serving:
+
+            def work(worker):
+                for n in range(1000):
+                    try:
+                        reply = serving.execute(code, input={"n": f"{worker}.{n}"})
+                    except (OSError, ValueError):
+                        return  # it is dead
+                    answered[reply["request_id"]] = reply["value"]
+
+            workers = [threading.Thread(target=work, args=[n]) for n in range(4)]
+            for each in workers:
+                each.start()
+            while len(answered) < 60:
+                workers[0].join(0.005)
+            serving.process.kill()
+            for each in workers:
+                each.join()
+            serving.process.wait()
+        take_in(place.places.state)
+        executions = {
+            each["request_id"]: each for each in kept(place.places.state, type="execution")
+        }
+        calls = {each["parent"]: each for each in kept(place.places.state, type="tool_call")}
+    for request_id, value in answered.items():
+        execution = executions[request_id]
+        assert execution["detail"]["reply"] == {"ok": True, "value": value}
+        assert execution["caller"] == "admin"
+        call = calls[execution["id"]]
+        assert (call["server"], call["tool"], call["status"]) == ("stub", "echo", "ok")
+        assert call["detail"]["arguments"] == {"text": value}
+
+
+# ── what a script leaves ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+async def journal(tmp_path):
+    async with open_journal(tmp_path, KEEP, 100, on=True, lasting=True) as found:
+        yield found
+
+
+async def found_in(journal, **wanted):
+    await journal.flush()
+    return kept(journal.directory, **wanted)
+
+
+async def test_of_calls_that_policy_turned_away_the_first_are_recorded_and_the_rest_counted(
+    journal,
+):
+    trail = Trail(journal, "me", "request-1")
+    for _ in range(REFUSALS + 5):
+        trail.refused("stub", "erase", {"all": True}, "SERVER_NOT_ALLOWED")
+    trail.ended({"source": "x", "input": {}}, None, 0)
+    records = await found_in(journal, parent=trail.id)
+    assert len(records) == REFUSALS
+    assert {(each["status"], each["code"]) for each in records} == {
+        ("blocked", "SERVER_NOT_ALLOWED")
+    }
+    (execution,) = await found_in(journal, type="execution")
+    assert execution["code"] == "CANCELLED"
+    assert execution["detail"]["calls"] == REFUSALS + 5
+    assert execution["detail"]["calls_not_recorded"] == 5
+
+
+async def test_a_direct_call_is_recorded_however_it_ends(journal):
+    with direct_call(journal, "stub", "echo", {"a": 1}, "me") as call:
+        call.timing.now()
+        call.result = {"content": [{"type": "text", "text": "x" * 500}]}
+    with pytest.raises(CallError), direct_call(journal, "stub", "echo", {}, "me"):
+        raise CallError("queue_full", "no room")
+    with anyio.CancelScope() as scope, direct_call(journal, "stub", "echo", {}, "me") as call:
+        call.timing.now()
+        scope.cancel()
+        await anyio.sleep_forever()
+    fine, refused, cancelled = await found_in(journal, type="tool_call")
+    assert fine["status"] == "ok" and fine["seen"] == 504 and fine["detail"]["result_cut"]
+    assert (refused["status"], refused["code"]) == ("rejected", "queue_full")
+    assert cancelled["status"] == "unknown"
+    assert "parent" not in fine
+
+
+@pytest.mark.threat("L3")
+async def test_a_secret_is_nowhere_in_the_journal_not_even_half_of_it(journal, tmp_path):
+    secret = "a-fake-secret-of-the-tests"
+    SECRETS.add(secret, "${env:FAKE}")
+    try:
+        for before in ("", "x" * (journal.most - 20)):  # so that the cut goes through it
+            with direct_call(journal, "stub", "echo", {"a": before + secret}, secret) as call:
+                call.result = {"content": [{"type": "text", "text": f"{before}{secret}"}]}
+        journal.refused("INVALID_REQUEST", f"no {secret}")
+        trail = Trail(journal, "me", "request-1")
+        asked = {"source": f"'{secret}'", "input": {"k": secret}, "description": secret}
+        trail.ended(asked, None, 0)
+    finally:
+        SECRETS.forget(secret)
+    waiting = (tmp_path / "activity.0.a").read_bytes() + (tmp_path / "activity.0.b").read_bytes()
+    records = await found_in(journal)
+    assert "${env:FAKE}" in records[0]["detail"]["arguments"]["a"]
+    assert "a-fake" not in waiting.decode() + json.dumps(records)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=30,
+    ),
+    st.integers(0, 40),
+)
+@settings(max_examples=60)
+def test_any_value_is_shown_whole_or_cut(value, most):
+    shown, whole = json_text(value, most)
+    assert len(shown) <= most
+    if whole:
+        assert json.loads(shown) == value
+
+
+def test_changes_of_servers_are_told_once():
+    tool = {"name": "b", "inputSchema": {"type": "object"}}
+    before = catalog(old=["x"], same=["a", "b"])
+    after = catalog(2, same=[{**tool, "description": "another"}, "c"], new=["x"])
+    assert list(changes(after, after)) == []
+    found = {(each["type"], each["server"]): each for each in changes(before, after)}
+    assert found["server_state", "old"]["detail"]["state"] == "removed"
+    assert found["server_state", "new"]["detail"] == {"state": "ready", "before": None, "tools": 1}
+    detail = found["catalog_change", "same"]["detail"]
+    assert (detail["added"], detail["removed"], detail["changed"]) == (["c"], ["a"], ["b"])
+    assert len(found) == 3
+
+
+# ── writing ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_line_cut_short_by_a_kill_costs_itself_alone(tmp_path, caplog):
+    first = Pending(tmp_path)
+    first.add(a_record(1 << 20).line())
+    first.add(a_record(2 << 20).line()[:-20])
+    first.close()
+    second = Pending(tmp_path)
+    assert second.slot == 0
+    second.add(a_record(3 << 20).line())
+    second.close()
+    with closing(Store(tmp_path)) as store, left_behind(tmp_path) as files:
+        for file in files:
+            store.insert(read_lines(file))
+        assert store.count() == 2
+    assert "1 broken record(s)" in caplog.text
+
+
+def test_two_writers_have_two_slots_and_nobody_takes_from_the_living(tmp_path):
+    first, second = Pending(tmp_path), Pending(tmp_path)
+    assert (first.slot, second.slot) == (0, 1)
+    second.add(a_record(5 << 20).line())
+    take_in(tmp_path)
+    assert not (tmp_path / "activity.sqlite3").exists()
+    second.close()
+    take_in(tmp_path)
+    take_in(tmp_path)
+    assert [each["id"] for each in kept(tmp_path)] == [spelled(5 << 20)]
+    first.close()
+
+
+def test_numbers_grow_whatever_the_clock_does():
+    numbers = Numbers(3)
+    given_out = [numbers.next(now) for now in (1000, 1000, 999, 1, 1001)]
+    assert given_out == sorted(set(given_out))
+    assert number(spelled(given_out[0])) == given_out[0]
+
+
+async def test_one_that_runs_a_single_script_leaves_its_records_to_the_next(tmp_path):
+    async with open_journal(tmp_path, KEEP, 100, on=True, lasting=False) as journal:
+        journal.record("system", "ok")
+    assert not (tmp_path / "activity.sqlite3").exists()
+    async with open_journal(tmp_path, KEEP, 100, on=True, lasting=True) as journal:
+        with anyio.fail_after(5):
+            await journal.flush()
+            await until(lambda: (tmp_path / "activity.sqlite3").exists())
+    assert len(kept(tmp_path)) == 1
+
+
+async def test_switched_off_it_writes_nothing(tmp_path):
+    async with open_journal(tmp_path / "state", KEEP, 100, on=False, lasting=True) as journal:
+        journal.record("system", "ok")
+        await journal.flush()
+        assert journal.status() == {"on": False}
+    assert not (tmp_path / "state").exists()
+
+
+# ── when it can't be written ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.threat("J2")
+async def test_a_full_disk_turns_it_off_loudly_and_it_comes_back(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(writer, "RETRY_SECONDS", 0.01)
+    caplog.set_level(logging.WARNING)
+    async with open_journal(tmp_path, KEEP, 100, on=True, lasting=True) as journal:
+        journal.record("system", "ok", code="BEFORE")
+        await journal.flush()
+        with most_bytes_of_a_file(1000):
+            for _ in range(20):
+                journal.record("system", "ok")
+            status = journal.status()
+            assert not status["on"] and status["not_written"] > 10
+            assert "OFF" in journal.warnings()[0] and "OFF" in caplog.text
+        with anyio.fail_after(5):
+            await until(lambda: journal.error is None)
+        journal.record("system", "ok", code="AFTER")
+    assert "is on again" in caplog.text
+    records = kept(tmp_path)
+    assert [each["code"] for each in records if "code" in each] == [
+        "BEFORE",
+        "JOURNAL_GAP",
+        "AFTER",
+    ]
+    (gap,) = (each for each in records if each.get("code") == "JOURNAL_GAP")
+    written = len(records) - 3
+    assert gap["detail"]["not_written"] == 20 - written
+
+
+@pytest.mark.threat("J2")
+async def test_a_broken_database_turns_it_off_and_what_was_written_waits(tmp_path, caplog):
+    (tmp_path / "activity.sqlite3").write_bytes(b"no database " * 1000)
+    async with open_journal(tmp_path, KEEP, 100, on=True, lasting=True) as journal:
+        journal.record("system", "ok", code="EARLY")
+        await journal.flush()
+        assert "not a database" in journal.status()["error"]
+        journal.record("system", "ok")
+    (tmp_path / "activity.sqlite3").unlink()
+    take_in(tmp_path)
+    assert [each["code"] for each in kept(tmp_path)] == ["EARLY"]
+
+
+def test_a_database_of_another_version_is_left_alone(tmp_path):
+    Store(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "activity.sqlite3")) as database:
+        database.execute("PRAGMA user_version = 9")
+    with pytest.raises(sqlite3.DatabaseError, match="move it away"):
+        Store(tmp_path)
+
+
+# ── what is kept ────────────────────────────────────────────────────────────────────────────────
+
+
+def trimmed(store, keep, now_ms):
+    while not store.trim(keep, now_ms):
+        pass
+    return store.count()
+
+
+def test_the_oldest_go_first_by_age_by_number_and_by_size(tmp_path):
+    with closing(filled(tmp_path, 6000, detail={"text": "x" * 300})) as store:
+        now, size = 6000 * 1000, store.used() / 2**20
+        assert trimmed(store, Retention(1, 10_000, 100), now) == 6000
+        assert trimmed(store, Retention(5000.5 / 86_400, 10_000, 100), now) == 5001
+        assert trimmed(store, Retention(1, 4500, 100), now) == 4500
+        assert trimmed(store, Retention(1, 4500, size / 2), now) == 2500
+        assert store.used() < size / 2 * 2**20
+        newest = page(store._database, Wanted(), limit=1).records[0]
+    assert newest["time"] == "1970-01-01T01:40:00.000Z"
+    assert (tmp_path / "activity.sqlite3").stat().st_size < size / 2 * 2**20 * 1.1
+
+
+def test_the_files_are_this_user_s_alone(tmp_path):
+    pending, store = Pending(tmp_path / "state"), filled(tmp_path / "state", 1)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "state").iterdir()}
+    store.close()
+    pending.close()
+    assert set(modes.values()) == {0o600} and len(modes) == 5
