@@ -20,10 +20,11 @@ from pathlib import Path
 
 import anyio
 import uvicorn
-from anyio.abc import SocketListener, SocketStream, TaskStatus
+from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskStatus
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpproxy import logs, profiles
+from mcpproxy.connections import Limited, Local, same_user
 from mcpproxy.daemon import Daemon, open_daemon
 from mcpproxy.errors import ProxyError, Refused, SettingsError
 from mcpproxy.guard import Guard, Refusal, refuse
@@ -95,9 +96,10 @@ async def serve(loaded: Loaded, environ: Mapping[str, str]) -> None:
             anyio.create_task_group() as tasks,
         ):
             router = Router(daemon, face)
-            servers = {server(Guard(router, settings, local=False, tokens=daemon.tokens)): tcp}
+            door = Guard(router, settings, local=False, tokens=daemon.tokens)
+            servers = {server(door, Limited): tcp}
             if unix is not None:
-                servers[server(Guard(router, settings, local=True))] = unix
+                servers[server(Guard(router, settings, local=True), Local)] = unix
             if pipe is not None:
                 tasks.start_soon(serve_pipes, pipe, face)
             tasks.start_soon(daemon.configuration.watch)
@@ -127,7 +129,7 @@ def url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def server(app: ASGIApp) -> Server:
+def server(app: ASGIApp, protocol: type[Limited]) -> Server:
     return Server(
         uvicorn.Config(
             app,
@@ -135,7 +137,7 @@ def server(app: ASGIApp) -> Server:
             access_log=False,
             proxy_headers=False,
             log_config=None,
-            http="httptools",
+            http=protocol,
             ws="none",
             server_header=False,
             timeout_graceful_shutdown=GRACE_SECONDS,
@@ -178,6 +180,9 @@ async def serve_pipes(listener: socket.socket, face: McpFace) -> None:
 
     async def serve_pipe(stream: SocketStream) -> None:
         async with stream:
+            raw = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - no database here
+            if not same_user(raw):
+                return
             try:
                 await face.serve_pipe(stream, stream)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):

@@ -60,7 +60,7 @@ def test_mcp_is_behind_the_same_door(serving, path):
     listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     headers = {"Accept": "application/json, text/event-stream"}
     found = serving.ask("POST", path, listing, Host="evil.example", **headers)
-    assert (found.status, found.body["error"]["code"]) == (421, "FORBIDDEN")
+    assert (found.status, found.body["error"]["data"]["code"]) == (421, "FORBIDDEN")
     assert serving.ask("POST", path, listing, **headers, **{"X-API-Key": "no"}).status == 401
     # Past the door it is the protocol that has something to say.
     assert "jsonrpc" in serving.ask("POST", path, listing, **headers).text

@@ -97,6 +97,8 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_settings::test_a_first_run_makes_a_file_with_a_key_for_this_user_alone",
         "test_dial::test_the_logs_are_a_folder_of_this_user_alone",
         "test_tokens::test_no_copy_of_a_secret_is_kept_and_the_files_are_this_user_s_alone",
+        "test_connections::test_the_kernel_knows_whose_the_other_end_is",
+        "test_connections::test_the_local_socket_is_for_this_user_alone",
     ),
     "L3": (
         "test_settings::test_a_secret_prints_nowhere",
@@ -111,7 +113,13 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_guard::test_no_key_goes_further_in_than_the_door",
         "test_tokens::test_no_copy_of_a_secret_is_kept_and_the_files_are_this_user_s_alone",
     ),
-    "L4": ("test_api::test_a_larger_body_is_refused_while_it_comes",),
+    "L4": (
+        "test_api::test_a_larger_body_is_refused_while_it_comes",
+        "test_connections::test_a_head_that_is_too_large_is_refused_before_it_is_whole",
+        "test_connections::test_one_byte_at_a_time_wins_no_time",
+        "test_connections::test_whoever_is_slow_with_a_body_is_hung_up_on",
+        "test_connections::test_whoever_is_slow_with_a_head_is_hung_up_on",
+    ),
     "L5": (
         "test_scripts::test_a_token_hears_the_same_of_a_full_and_an_empty_directory",
         "test_policy::test_a_caller_can_call_what_it_sees_and_nothing_else",
