@@ -118,8 +118,12 @@ def shown(server: ServerSettings) -> Json:
     for name, value in found.get("headers", {}).items():
         if name.lower() not in PLAIN_HEADERS:
             found["headers"][name] = discreet(value)
-    for name, value in found.get("env", {}).items():
-        found["env"][name] = discreet(value)
+    if env := found.get("env"):
+        found["env"] = _values(env)
+    if oauth := found.get("oauth"):
+        for name in ("client_secret", "extra_params"):
+            if oauth.get(name):
+                oauth[name] = _values(oauth[name])
     if url := found.get("url"):
         without = USERINFO.sub(lambda part: f"//{discreet(part[1])}@", url)
         found["url"] = PARAMETER.sub(lambda part: f"{part[1]}={discreet(part[2])}", without)
@@ -137,6 +141,12 @@ def discreet(value: str) -> str:
         shown += _hidden(value[end : match.start()]) + match[0]
         end = match.end()
     return shown + _hidden(value[end:])
+
+
+def _values(found: str | dict[str, str]) -> Any:
+    if isinstance(found, str):
+        return discreet(found)
+    return {name: discreet(value) for name, value in found.items()}
 
 
 def _hidden(text: str) -> str:

@@ -370,9 +370,7 @@ async def open_daemon(
     async with AsyncExitStack() as stack:
         journal = await stack.enter_async_context(journal_of(loaded, lasting=lasting))
         fleet = await stack.enter_async_context(
-            open_fleet(
-                settings, environ, loaded.places.logs, loaded.places.state / "listings", vault
-            )
+            open_fleet(settings, environ, loaded.places.logs, loaded.places.state)
         )
         pool = await stack.enter_async_context(
             open_pool(settings.code_execution_pool_size, settings.code_execution_memory_mb)

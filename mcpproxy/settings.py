@@ -74,6 +74,25 @@ class Concurrency(Section):
     """How long a call may wait (`queue_timeout`); 30 s when unset. Milliseconds, or "2s"."""
 
 
+class OAuth(Section):
+    """How to log in to a server, where what it says of itself isn't enough. PKCE is always used."""
+
+    client_id: str | None = None
+    """The id of a client that was registered by hand; mcpproxy registers itself when unset. A reference may stand here."""
+    client_secret: str | None = None
+    """Its secret, if it has one; `${keyring:NAME}` keeps it out of the file."""
+    client_metadata_url: str | None = None
+    """HTTPS address of a client metadata document, used as the id where the server takes such."""
+    scopes: list[str] = []
+    """What to ask for; what the server names when unset."""
+    redirect_port: int | None = Field(None, ge=1, le=65535)
+    """Port at which the browser comes back to this machine (`http://127.0.0.1:PORT/callback`); any free one when unset."""
+    redirect_uri: str | None = None
+    """The whole address instead, where it was registered otherwise; it must be on this machine."""
+    extra_params: dict[str, str] = {}
+    """Further parameters of the address that the browser is sent to, such as `audience`."""
+
+
 class ServerSettings(Concurrency):
     """One upstream MCP server."""
 
@@ -85,6 +104,8 @@ class ServerSettings(Concurrency):
     """Where an HTTP server is."""
     headers: dict[str, str] = {}
     """Sent with each request; `${env:NAME}` stands for the daemon's environment variable, `${keyring:NAME}` for a secret."""
+    oauth: OAuth | None = None
+    """How to log in to an HTTP server with `mcpproxy auth login`; most need none of it."""
     command: str | None = None
     """The program of a stdio server."""
     args: list[str] = []

@@ -13,7 +13,15 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from mcpproxy.configuration import RESTART
-from mcpproxy.settings import Ceilings, Concurrency, Logging, Section, ServerSettings, Settings
+from mcpproxy.settings import (
+    Ceilings,
+    Concurrency,
+    Logging,
+    OAuth,
+    Section,
+    ServerSettings,
+    Settings,
+)
 
 HEAD = """\
 # Settings
@@ -35,6 +43,7 @@ def main() -> str:
         HEAD,
         section("The file", Settings),
         section("A server, in `mcpServers`", ServerSettings, own=True),
+        section("`oauth`, in a server", OAuth),
         section("`code_execution_limits`", Ceilings),
         section("`server_concurrency_defaults`", Concurrency),
         section("`logging`", Logging),

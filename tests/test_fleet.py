@@ -425,7 +425,7 @@ async def test_a_lazy_server_that_does_not_start_is_tried_by_calls_only(tmp_path
 async def test_the_last_list_of_a_lazy_server_is_known_before_it_is_connected(tmp_path):
     kept, starts = tmp_path / "listings", tmp_path / "starts"
     server = stub("--starts", str(starts), lazy=True)
-    async with open_stubs(tmp_path, server, listings=kept) as fleet:
+    async with open_stubs(tmp_path, server, state=tmp_path) as fleet:
         assert fleet.status()[0]["listing"] is None
         await fleet.call("stub", "ping", {})
         assert fleet.status()[0]["listing"] == "live"
@@ -434,7 +434,7 @@ async def test_the_last_list_of_a_lazy_server_is_known_before_it_is_connected(tm
     (file,) = kept.iterdir()
     assert file.stat().st_mode & 0o777 == 0o600 and kept.stat().st_mode & 0o777 == 0o700
     os.utime(file, (0, 0))
-    async with open_stubs(tmp_path, server, listings=kept) as fleet:
+    async with open_stubs(tmp_path, server, state=tmp_path) as fleet:
         found = fleet.catalog.servers["stub"]
         assert found.state == "lazy" and found.error is None
         assert found.tools == tools and found.instructions == "Stub instructions."
@@ -450,13 +450,13 @@ async def test_the_last_list_of_a_server_that_is_down_is_known_and_a_change_is_k
     kept, starts = tmp_path / "listings", tmp_path / "starts"
     flags = "--starts", str(starts), "--fail", "1"
     starts.write_text("1\n", encoding="ascii")
-    async with open_stubs(tmp_path, stub(*flags), listings=kept) as fleet:
+    async with open_stubs(tmp_path, stub(*flags), state=tmp_path) as fleet:
         await fleet.call("stub", "grow", {"name": "grown"})
         await until(
             lambda: any('"grown"' in one.read_text(encoding="utf-8") for one in kept.glob("*.json"))
         )
     starts.unlink()
-    async with open_stubs(tmp_path, stub(*flags), listings=kept) as fleet:
+    async with open_stubs(tmp_path, stub(*flags), state=tmp_path) as fleet:
         assert fleet.catalog.servers["stub"].state == "down"
         assert "grown" in fleet.catalog.servers["stub"].tools
         assert fleet.status()[0]["listing"] == "kept"
@@ -467,17 +467,17 @@ async def test_a_kept_list_that_cannot_be_used_is_as_good_as_none(tmp_path, text
     kept, server = tmp_path / "listings", stub(lazy=True)
     kept.mkdir()
     (kept / "stub.json").write_text(text, encoding="utf-8")
-    async with open_stubs(tmp_path, server, listings=kept) as fleet:
+    async with open_stubs(tmp_path, server, state=tmp_path) as fleet:
         assert not fleet.catalog.servers["stub"].tools
         assert await fleet.call("stub", "ping", {})
 
 
 async def test_a_kept_list_is_of_one_command_and_shown_of_no_server_at_rest(tmp_path):
     kept = tmp_path / "listings"
-    async with open_stubs(tmp_path, stub(), listings=kept):
+    async with open_stubs(tmp_path, stub(), state=tmp_path):
         await until(lambda: any(kept.glob("*.json")))
     for server in (stub("--noise", lazy=True), stub(enabled=False), stub(quarantined=True)):
-        async with open_stubs(tmp_path, server, listings=kept) as fleet:
+        async with open_stubs(tmp_path, server, state=tmp_path) as fleet:
             assert not fleet.catalog.servers["stub"].tools
 
 

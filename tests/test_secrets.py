@@ -17,7 +17,7 @@ from upstreams import wanted
 from mcpproxy import admin
 from mcpproxy.cli import main
 from mcpproxy.redaction import SECRETS
-from mcpproxy.settings import ServerSettings
+from mcpproxy.settings import OAuth, ServerSettings
 from mcpproxy.upstream.dial import program
 from mcpproxy.upstream.fleet import open_fleet
 from mcpproxy.upstream.references import References, Unreachable
@@ -120,6 +120,7 @@ def test_settings_are_shown_with_references_and_without_values():
         url="https://me:fake-a@h/mcp?key=fake-b&team=${env:TEAM}",
         headers={"Authorization": "Bearer ${env:T}", "X-Key": "fake-c", "Accept": "text/plain"},
         env={"A": "${keyring:A}fake-d", "B": "fake-e"},
+        oauth=OAuth(client_id="us", client_secret="fake-h", extra_params={"audience": "fake-i"}),
         args=["--api-key", "fake-f", "--token=fake-g", "--token=${env:T}", "--port", "1", "fake-value-5"],
     )  # fmt: skip
     shown = admin.shown(server)
@@ -160,9 +161,7 @@ async def test_a_server_waits_for_its_secret_and_can_not_have_it_shown(tmp_path)
         name="talks", command="sh", args=["-c", "echo got ${keyring:IT} >&2; exit 1"]
     )
     vault = Vault(tmp_path)
-    async with open_fleet(
-        wanted(server), {"PATH": "/bin:/usr/bin"}, tmp_path, vault=vault
-    ) as fleet:
+    async with open_fleet(wanted(server), {"PATH": "/bin:/usr/bin"}, tmp_path, tmp_path) as fleet:
         with anyio.fail_after(10):
             await fleet.settled()
             assert "mcpproxy secrets set IT" in fleet.status()[0]["error"]

@@ -164,6 +164,11 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_typings::test_a_line_cannot_end_a_comment_or_be_long",
         "test_catalog::test_a_definition_of_any_shape_can_be_read",
     ),
+    "U6": (
+        "test_logins::test_from_the_first_refusal_to_a_call",
+        "test_logins::test_only_the_answer_to_this_login_ends_it",
+        "test_logins::test_a_token_goes_to_the_address_it_was_given_for_and_is_gone_after_a_logout",
+    ),
     "U5": (
         "test_fleet::test_no_process_is_left_when_the_fleet_has_closed",
         "test_fleet::test_a_child_dies_with_a_daemon_that_is_killed",

@@ -32,12 +32,12 @@ async def open_stubs(
     logs: Path,
     *servers: ServerSettings,
     environ: dict[str, str] | None = None,
-    listings: Path | None = None,
+    state: Path | None = None,
     **settings: Any,
 ) -> AsyncIterator[Fleet]:
     """A fleet whose servers have each connected or failed once."""
     environ = {"PATH": os.environ["PATH"]} if environ is None else environ
-    async with open_fleet(wanted(*servers, **settings), environ, logs, listings) as fleet:
+    async with open_fleet(wanted(*servers, **settings), environ, logs, state) as fleet:
         with anyio.fail_after(20):
             await fleet.settled()
         yield fleet

@@ -6,13 +6,12 @@ import logging
 import logging.handlers
 import os
 import shutil
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,9 +23,11 @@ from mcp.shared.message import SessionMessage
 
 from mcpproxy.paths import private_directory, server_log
 from mcpproxy.redaction import SECRET_NAME, SECRETS
+from mcpproxy.upstream.grant import Bearer, Grant
 from mcpproxy.upstream.inside import open_inside
 from mcpproxy.upstream.references import INHERITED, REFERENCE, References, Unreachable
 from mcpproxy.upstream.stdio import Program, open_child
+from mcpproxy.upstream.tls import trust
 
 if TYPE_CHECKING:
     from mcpproxy.settings import ServerSettings
@@ -57,6 +58,8 @@ class Line:
     account: Callable[[], str]
     wanted_pause: Callable[[], float | None] = lambda: None
     """Seconds for which the server, refusing a request, asked to be left alone."""
+    locked: Callable[[], bool] = lambda: False
+    """Whether the server lets nobody in with what we have, whatever is asked."""
 
 
 @dataclass(slots=True)
@@ -71,11 +74,24 @@ class Answered:
             self.status = response.status_code if response.status_code >= 400 else None
             self.pause = retry_after(response)
 
-    def wanted_pause(self) -> float | None:
-        return self.pause
-
-    def account(self) -> str:
+    def account(self, grant: Grant) -> str:
+        if self.status in (401, 403) and (said := grant.account()):
+            return f"{said} (HTTP {self.status})"
         return "" if self.status is None else refusal(self.status)
+
+    def line(
+        self,
+        way: Way,
+        streams: tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]],
+        grant: Grant,
+    ) -> Line:
+        return Line(
+            way,
+            *streams,
+            partial(self.account, grant),
+            lambda: self.pause,
+            lambda: self.status == 401,
+        )
 
 
 def refusal(status: int) -> str:
@@ -113,11 +129,11 @@ def ways(settings: ServerSettings) -> tuple[Way, ...]:
 
 @asynccontextmanager
 async def dial(
-    settings: ServerSettings, way: Way, references: References, logs: Path
+    settings: ServerSettings, way: Way, references: References, logs: Path, grant: Grant
 ) -> AsyncIterator[Line]:
     """A line to the server for as long as the block. Raises `Unreachable`, `OSError`, `httpx2.HTTPError`."""
     await references.fetch(settings)
-    async with OPENED[way](settings, references, logs) as line:
+    async with OPENED[way](settings, references, logs, grant) as line:
         yield line
 
 
@@ -126,7 +142,7 @@ async def dial(
 
 @asynccontextmanager
 async def _stdio(
-    settings: ServerSettings, references: References, logs: Path
+    settings: ServerSettings, references: References, logs: Path, _: Grant
 ) -> AsyncIterator[Line]:
     planned = program(settings, references)
     handler = _log_file(logs, settings.name)
@@ -186,12 +202,6 @@ def _note(handler: logging.Handler, lines: list[str]) -> None:
 # ── HTTP ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@cache
-def _trust() -> ssl.SSLContext:
-    """One for all: making it takes 28 ms and most of a megabyte."""
-    return ssl.create_default_context()
-
-
 def _client(
     answered: Answered,
     headers: dict[str, str],
@@ -199,7 +209,7 @@ def _client(
     auth: httpx2.Auth | None = None,
 ) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
-        verify=_trust(),
+        verify=trust(),
         headers=headers,
         auth=auth,
         timeout=httpx2.Timeout(30, read=None),
@@ -208,7 +218,17 @@ def _client(
     )
 
 
-def _address(settings: ServerSettings, references: References) -> tuple[str, dict[str, str]]:
+def own_key(settings: ServerSettings) -> bool:
+    """Whether the settings themselves say how we are known there."""
+    return any(name.lower() == "authorization" for name in settings.headers)
+
+
+def bearer(settings: ServerSettings, grant: Grant, url: str) -> Bearer | None:
+    return None if own_key(settings) else Bearer(grant, url)
+
+
+def address(settings: ServerSettings, references: References) -> tuple[str, dict[str, str]]:
+    """URL and headers, resolved. Raises `Unreachable`."""
     if not settings.url:
         raise Unreachable("it has no url")
     headers = {
@@ -224,20 +244,24 @@ def _address(settings: ServerSettings, references: References) -> tuple[str, dic
 
 @asynccontextmanager
 async def _streamable(
-    settings: ServerSettings, references: References, _: Path
+    settings: ServerSettings, references: References, _: Path, grant: Grant
 ) -> AsyncIterator[Line]:
-    url, headers = _address(settings, references)
+    url, headers = address(settings, references)
+    await grant.load()
     answered = Answered()
     async with (
-        _client(answered, headers) as client,
-        streamable_http_client(url, http_client=client, max_sse_event_size=None) as (read, write),
+        _client(answered, headers, auth=bearer(settings, grant, url)) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=None) as streams,
     ):
-        yield Line("streamable-http", read, write, answered.account, answered.wanted_pause)
+        yield answered.line("streamable-http", streams, grant)
 
 
 @asynccontextmanager
-async def _sse(settings: ServerSettings, references: References, _: Path) -> AsyncIterator[Line]:
-    url, headers = _address(settings, references)
+async def _sse(
+    settings: ServerSettings, references: References, _: Path, grant: Grant
+) -> AsyncIterator[Line]:
+    url, headers = address(settings, references)
+    await grant.load()
     answered = Answered()
 
     def client(
@@ -247,8 +271,10 @@ async def _sse(settings: ServerSettings, references: References, _: Path) -> Asy
     ) -> httpx2.AsyncClient:
         return _client(answered, headers or {}, timeout, auth)
 
-    async with sse_client(url, headers=headers, httpx_client_factory=client) as (read, write):
-        yield Line("sse", read, write, answered.account, answered.wanted_pause)
+    async with sse_client(
+        url, headers=headers, httpx_client_factory=client, auth=bearer(settings, grant, url)
+    ) as streams:
+        yield answered.line("sse", streams, grant)
 
 
 # ── sources in this process ─────────────────────────────────────────────────────────────────────
@@ -263,7 +289,7 @@ def _directory(settings: ServerSettings, references: References) -> Path:
 
 @asynccontextmanager
 async def _toolpack(
-    settings: ServerSettings, references: References, logs: Path
+    settings: ServerSettings, references: References, logs: Path, _: Grant
 ) -> AsyncIterator[Line]:
     # here, because most daemons have none: templates and schemas take their time to import
     from mcpproxy.upstream.toolpack.source import open_pack
@@ -282,7 +308,7 @@ async def _toolpack(
         handler.close()
 
 
-Opened = Callable[["ServerSettings", References, Path], AbstractAsyncContextManager[Line]]
+Opened = Callable[["ServerSettings", References, Path, Grant], AbstractAsyncContextManager[Line]]
 OPENED: Mapping[Way, Opened] = {
     "stdio": _stdio,
     "streamable-http": _streamable,

@@ -23,6 +23,8 @@ from mcpproxy.policy import LOCAL
 from mcpproxy.upstream.connection import NO_ANSWER, Client, Connection, Json, Progress
 from mcpproxy.upstream.limits import Limiter
 from mcpproxy.upstream.link import Link, Terms
+from mcpproxy.upstream.login import Login
+from mcpproxy.upstream.logins import Logins
 from mcpproxy.upstream.references import References, named
 from mcpproxy.vault import Vault
 
@@ -83,13 +85,14 @@ class Fleet:
         settings: Settings,
         references: References,
         logs: Path,
-        listings: Path | None,
+        state: Path | None,
     ) -> None:
         self._tasks = tasks
         self._settings = settings
         self._references = references
         self._logs = logs
-        self._listings = listings
+        self._listings = state and state / "listings"
+        self.logins = Logins(tasks, references, state and state / "logins")
         self._members: dict[str, _Member] = {}
         self._everyone = Limiter("the proxy (all servers together)")
         self._catalog = EMPTY
@@ -160,6 +163,7 @@ class Fleet:
             server,
             _terms(server, settings),
             self._references,
+            self.logins.grant(server.name),
             self._logs,
             self._publish,
             self._listings,
@@ -205,6 +209,21 @@ class Fleet:
         members = self._members.items()
         return [name for name, member in members if secret in named(member.link.settings)]
 
+    async def log_in(self, name: str, scopes: tuple[str, ...], seconds: float) -> Login:
+        """See `Logins.begin`; the server is connected anew when it is done.
+
+        Raises `CallError`, `LoginError`, `Unreachable`.
+        """
+        server = self._awake(name).link.settings
+        return await self.logins.begin(server, scopes, seconds, partial(self.reconnect, name))
+
+    async def log_out(self, name: str) -> bool:
+        """Whether there was a login. The server is connected anew, as nobody."""
+        ended = await self.logins.end(name)
+        if ended:
+            self.reconnect(name)
+        return ended
+
     async def restart(self, name: str) -> None:
         """Connect a server anew. Raises `CallError`."""
         await self._awake(name).link.restart()
@@ -220,6 +239,7 @@ class Fleet:
                 "tools": len(member.link.seen.tools),
                 **_listing(member.link),
                 "error": member.link.seen.error,
+                "login": member.link.grant.status(),
                 "next_attempt_in_seconds": None
                 if (at := member.link.next_attempt) is None
                 else round(max(0.0, at - now), 1),
@@ -397,6 +417,9 @@ class _Call:
                 f"{where} was refused: {account}; it asks to be called again in {wait:g} s",
                 retry_after_ms=int(wait * 1000) or 1000,
             )
+        if error.message == FAILED and self.link.grant.wanted:
+            why = f"{where} was refused and did nothing: {account}"
+            return CallError("SERVER_UNAVAILABLE", why)
         if error.message == FAILED and account:
             return CallError("UPSTREAM_ERROR", f"{where} failed: {account}")
         if self.gate is None:
@@ -498,16 +521,16 @@ async def open_fleet(
     settings: Settings,
     environ: Mapping[str, str],
     logs: Path,
-    listings: Path | None = None,
-    vault: Vault | None = None,
+    state: Path | None = None,
 ) -> AsyncIterator[Fleet]:
     """The servers of the settings, being connected; none of their processes outlives the block.
 
-    `listings` is where what each server listed is kept for the time in which it isn't connected.
+    `state` is where it is kept what each server listed last, how to log in to it, and secrets.
     """
     try:
         async with anyio.create_task_group() as tasks:
-            fleet = Fleet(tasks, settings, References(environ, vault), logs, listings)
+            references = References(environ, Vault(state) if state else None)
+            fleet = Fleet(tasks, settings, references, logs, state)
             fleet.become(settings)
             try:
                 yield fleet

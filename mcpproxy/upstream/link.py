@@ -36,6 +36,7 @@ from mcpproxy.upstream.dial import (
     ways,
 )
 from mcpproxy.upstream.era import Era
+from mcpproxy.upstream.grant import Grant
 from mcpproxy.upstream.listing import Shelf
 from mcpproxy.upstream.references import References, Unreachable
 
@@ -84,6 +85,7 @@ class Link:
         settings: ServerSettings,
         terms: Terms,
         references: References,
+        grant: Grant,
         logs: Path,
         changed: Callable[[], None],
         listings: Path | None = None,
@@ -102,6 +104,7 @@ class Link:
         self.listed_at: float | None = None
         """When the tools were last listed, in seconds since 1970."""
         self._shelf = Shelf(listings, settings)
+        self.grant = grant
         self._references = references
         self._logs = logs
         self._changed = changed
@@ -261,7 +264,9 @@ class Link:
         why: BaseException | None = None
         with anyio.CancelScope(deadline=anyio.current_time() + self.terms.init) as scope:
             try:
-                async with dial(self.settings, way, self._references, self._logs) as line:
+                async with dial(
+                    self.settings, way, self._references, self._logs, self.grant
+                ) as line:
                     async with open_connection(
                         line, self._expected(way), sure=self._sure(way)
                     ) as connection:
@@ -329,6 +334,7 @@ class Link:
             tasks.start_soon(self._relist, connection, held)
             tasks.start_soon(connection.watch)
             tasks.start_soon(connection.following.run)
+            tasks.start_soon(self._stay_logged_in, connection)
             if self.settings.lazy:
                 tasks.start_soon(self._let_go_when_idle, connection)
             if connection.era == "legacy":
@@ -361,6 +367,11 @@ class Link:
         tools = [tool.definition for tool in seen.tools.values()]
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._shelf.save, tools, seen.instructions)
+
+    async def _stay_logged_in(self, connection: Connection) -> None:
+        """Renew the token ahead of time; where only a new login helps, connect anew, which says so."""
+        await self.grant.keep_fresh()
+        self.drop(connection, self.grant.account())
 
     async def _let_go_when_idle(self, connection: Connection) -> None:
         """End the connection once no call has used it for a while."""

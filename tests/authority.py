@@ -1,0 +1,211 @@
+"""A small OAuth authorization server and the MCP server that it protects, in this process, and a browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import anyio
+import anyio.lowlevel
+import httpx2
+import uvicorn
+from mcp.server import Server
+from mcp_types import CallToolResult, ListToolsResult, TextContent
+from mcp_types import Tool as WireTool
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+Json = dict[str, Any]
+
+
+class Authority:
+    """Both servers: what they were asked, and how they are to behave."""
+
+    def __init__(self) -> None:
+        self.base = ""
+        self.lifetimes = [3600]
+        """`expires_in` of the tokens to come; the last one stays."""
+        self.registers = True
+        self.refusal: tuple[int, Json] | None = None
+        """The answer to a renewal, instead of a token."""
+        self.gate: anyio.Event | None = None
+        """A renewal waits for this."""
+        self.asked = anyio.Event()
+        """Set when a renewal has come."""
+        self.missing_scope: str | None = None
+        self.registered: list[Json] = []
+        self.authorized: list[dict[str, str]] = []
+        self.forms: list[dict[str, str]] = []
+        self.basic: list[str | None] = []
+        self.revoked: list[str] = []
+        self.seen: list[str | None] = []
+        """The Authorization of each request at the MCP server."""
+        self.calls = 0
+        self.tokens: set[str] = set()
+        self.refresh_tokens: set[str] = set()
+        self._codes: dict[str, str] = {}
+
+    @property
+    def url(self) -> str:
+        return f"{self.base}/mcp"
+
+    @property
+    def renewals(self) -> int:
+        return sum(form["grant_type"] == "refresh_token" for form in self.forms)
+
+    # the authorization server
+
+    async def resource(self, request: Request) -> Response:
+        return JSONResponse({"resource": self.url, "authorization_servers": [self.base]})
+
+    async def metadata(self, request: Request) -> Response:
+        found = {
+            "issuer": self.base,
+            "authorization_endpoint": f"{self.base}/authorize",
+            "token_endpoint": f"{self.base}/token",
+            "revocation_endpoint": f"{self.base}/revoke",
+            "code_challenge_methods_supported": ["S256"],
+        }
+        if self.registers:
+            found["registration_endpoint"] = f"{self.base}/register"
+        return JSONResponse(found)
+
+    async def register(self, request: Request) -> Response:
+        if not self.registers:
+            return JSONResponse({"error": "no"}, 404)
+        self.registered.append(await request.json())
+        known = {**self.registered[-1], "client_id": f"client-{len(self.registered)}"}
+        return JSONResponse(known, 201)
+
+    async def authorize(self, request: Request) -> Response:
+        """As if a person had clicked "allow" at once."""
+        asked = dict(request.query_params)
+        self.authorized.append(asked)
+        code = secrets.token_hex(8)
+        self._codes[code] = asked["code_challenge"]
+        back = urlencode({"code": code, "state": asked["state"], "iss": self.base})
+        return RedirectResponse(f"{asked['redirect_uri']}?{back}", 302)
+
+    async def token(self, request: Request) -> Response:
+        form = {
+            name: values[0] for name, values in parse_qs((await request.body()).decode()).items()
+        }
+        self.forms.append(form)
+        self.basic.append(request.headers.get("authorization"))
+        if form["grant_type"] == "authorization_code":
+            digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+            challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+            if self._codes.pop(form["code"], None) != challenge:
+                return JSONResponse({"error": "invalid_grant"}, 400)
+            return JSONResponse(self.issue())
+        self.asked.set()
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.refusal is not None:
+            return JSONResponse(self.refusal[1], self.refusal[0])
+        if form["refresh_token"] not in self.refresh_tokens:
+            return JSONResponse({"error": "invalid_grant"}, 400)
+        self.refresh_tokens.remove(form["refresh_token"])  # each is good for one use
+        return JSONResponse(self.issue())
+
+    def issue(self) -> Json:
+        access, refresh = f"access-{secrets.token_hex(8)}", f"refresh-{secrets.token_hex(8)}"
+        self.tokens.add(access)
+        self.refresh_tokens.add(refresh)
+        lifetime = self.lifetimes.pop(0) if len(self.lifetimes) > 1 else self.lifetimes[0]
+        return {
+            "access_token": access,
+            "token_type": "Bearer",
+            "refresh_token": refresh,
+            "expires_in": lifetime,
+        }
+
+    async def revoke(self, request: Request) -> Response:
+        self.revoked.append(parse_qs((await request.body()).decode())["token"][0])
+        return Response()
+
+    # the MCP server
+
+    def protected(self) -> Any:
+        async def listing(context: Any, params: Any = None) -> ListToolsResult:
+            return ListToolsResult(tools=[WireTool(name="echo", input_schema={"type": "object"})])
+
+        async def calling(context: Any, params: Any) -> CallToolResult:
+            self.calls += 1
+            return CallToolResult(content=[TextContent(type="text", text="hi")])
+
+        server = Server("protected", version="1", on_list_tools=listing, on_call_tool=calling)
+        inner = server.streamable_http_app()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await inner(scope, receive, send)
+                return
+            given = dict(scope["headers"]).get(b"authorization")
+            self.seen.append(given and given.decode())
+            refused = self._refused(given.decode() if given else "")
+            await (refused or inner)(scope, receive, send)
+
+        return app
+
+    def _refused(self, given: str) -> Response | None:
+        metadata = f'resource_metadata="{self.base}/.well-known/oauth-protected-resource/mcp"'
+        if given.removeprefix("Bearer ") not in self.tokens:
+            return Response("no", 401, {"WWW-Authenticate": f"Bearer {metadata}"})
+        if self.missing_scope:
+            said = f'Bearer error="insufficient_scope", scope="{self.missing_scope}", {metadata}'
+            return Response("no", 403, {"WWW-Authenticate": said})
+        return None
+
+
+@asynccontextmanager
+async def open_authority() -> AsyncIterator[Authority]:
+    authority = Authority()
+    protected = authority.protected()
+    well_known = "/.well-known/oauth-"
+    others = Starlette(
+        routes=[
+            Route(f"{well_known}protected-resource/mcp", authority.resource),
+            Route(f"{well_known}authorization-server", authority.metadata),
+            Route("/register", authority.register, methods=["POST"]),
+            Route("/authorize", authority.authorize),
+            Route("/token", authority.token, methods=["POST"]),
+            Route("/revoke", authority.revoke, methods=["POST"]),
+        ]
+    )
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        mine = scope["type"] == "http" and scope["path"] != "/mcp"
+        await (others if mine else protected)(scope, receive, send)
+
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=0, log_level="critical", timeout_graceful_shutdown=1)
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.serve)
+        with anyio.fail_after(10):
+            while not server.started:
+                await anyio.lowlevel.checkpoint()
+        port = server.servers[0].sockets[0].getsockname()[1]
+        authority.base = f"http://127.0.0.1:{port}"
+        try:
+            yield authority
+        finally:
+            server.should_exit = True
+
+
+async def browse(url: str, **changed: str) -> httpx2.Response:
+    """Open a page that sends us on, and go there; with `changed` parameters if a test says so."""
+    async with httpx2.AsyncClient(trust_env=False) as http:
+        there = (await http.get(url)).headers["location"]
+        parts = urlsplit(there)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()} | changed
+        return await http.get(parts._replace(query=urlencode(query)).geturl())

@@ -1,0 +1,253 @@
+"""Logging in to a server, and what becomes of a login: renewed, refused, revoked, forgotten."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from authority import Authority, browse, open_authority
+from upstreams import open_stubs
+
+from mcpproxy.errors import CallError
+from mcpproxy.redaction import SECRETS
+from mcpproxy.settings import ServerSettings
+from mcpproxy.upstream.callback import place
+from mcpproxy.upstream.fleet import Fleet
+from mcpproxy.upstream.login import Login, LoginError
+
+COMMAND = "it needs a login: run `mcpproxy auth login guarded`"
+
+
+@pytest.fixture
+async def authority(anyio_backend) -> AsyncIterator[Authority]:
+    async with open_authority() as found:
+        yield found
+
+
+@asynccontextmanager
+async def guarded(folder: Path, authority: Authority, **settings) -> AsyncIterator[Fleet]:
+    server = ServerSettings.model_validate(
+        {"name": "guarded", "url": authority.url, "protocol": "http", **settings}
+    )
+    with anyio.fail_after(30):
+        async with open_stubs(folder, server, state=folder) as fleet:
+            yield fleet
+
+
+async def until(fleet: Fleet, holds: Callable[[], bool]) -> None:
+    """Wait for a snapshot with which something holds."""
+    while not holds():
+        news = anyio.Event()
+        stop = fleet.listen(lambda _, news=news: news.set())
+        await news.wait()
+        stop()
+
+
+def state(fleet: Fleet) -> str:
+    return fleet.catalog.servers["guarded"].state
+
+
+async def log_in(fleet: Fleet, *scopes: str) -> Login:
+    """The whole of it, as a person does it who allows everything."""
+    login = await fleet.log_in("guarded", scopes, 20)
+    assert login.url is not None, login.error
+    assert (await browse(login.url)).status_code == 200
+    await login.over.wait()
+    assert login.state == "done", login.error
+    await until(fleet, lambda: state(fleet) != "ready")
+    await until(fleet, lambda: state(fleet) == "ready")
+    return login
+
+
+def document(folder: Path) -> dict:
+    return json.loads((folder / "logins" / "guarded.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.threat("U6")
+async def test_from_the_first_refusal_to_a_call(tmp_path, authority):
+    async with guarded(tmp_path, authority) as fleet:
+        assert state(fleet) == "down"
+        assert COMMAND in fleet.status()[0]["error"]
+        assert fleet.status()[0]["login"]["state"] == "login needed"
+        with pytest.raises(CallError, match="mcpproxy auth login guarded") as refused:
+            await fleet.call("guarded", "echo", {})
+        assert refused.value.code == "SERVER_UNAVAILABLE"
+        await log_in(fleet)
+        await fleet.call("guarded", "echo", {})
+        login = fleet.status()[0]["login"]
+        assert login["state"] == "logged in" and 3500 < login["expires_in_seconds"] <= 3600
+    [asked] = authority.authorized
+    assert asked["resource"] == authority.url and asked["code_challenge_method"] == "S256"
+    kept = document(tmp_path)
+    assert stat.S_IMODE((tmp_path / "logins" / "guarded.json").stat().st_mode) == 0o600
+    for secret in (kept["tokens"]["access_token"], kept["tokens"]["refresh_token"]):
+        assert SECRETS.hide(f"<{secret}>") == "<(login of guarded)>"
+    async with guarded(tmp_path, authority) as fleet:  # another daemon, later
+        assert state(fleet) == "ready"
+    assert len(authority.forms) == 1
+
+
+async def test_fifty_calls_at_once_cause_one_renewal_and_each_runs_once(tmp_path, authority):
+    async with guarded(tmp_path, authority) as fleet:
+        await log_in(fleet)
+        authority.tokens.clear()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(50):
+                tasks.start_soon(fleet.call, "guarded", "echo", {})
+        assert authority.renewals == 1 and authority.calls == 50
+    assert document(tmp_path)["tokens"]["refresh_token"] in authority.refresh_tokens
+
+
+async def test_a_token_is_renewed_before_it_ends(tmp_path, authority):
+    authority.lifetimes = [0, 3600]
+    async with guarded(tmp_path, authority) as fleet:
+        await log_in(fleet)
+        assert authority.renewals == 1
+        await fleet.call("guarded", "echo", {})
+        assert authority.renewals == 1
+
+
+async def test_a_caller_that_leaves_does_not_lose_the_renewal(tmp_path, authority):
+    async with guarded(tmp_path, authority) as fleet:
+        await log_in(fleet)
+        authority.tokens.clear()
+        authority.gate = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fleet.call, "guarded", "echo", {})
+            await authority.asked.wait()
+            tasks.cancel_scope.cancel()
+        authority.gate.set()
+        await fleet.call("guarded", "echo", {})
+        assert authority.renewals == 1 and authority.calls == 1
+
+
+async def test_a_revoked_login_is_needed_again_and_keeps_what_was_registered(tmp_path, authority):
+    async with guarded(tmp_path, authority) as fleet:
+        await log_in(fleet)
+        authority.tokens.clear()
+        authority.refresh_tokens.clear()
+        with pytest.raises(CallError) as refused:
+            await fleet.call("guarded", "echo", {})
+        assert refused.value.code == "SERVER_UNAVAILABLE"
+        assert "did nothing" in refused.value.message and COMMAND in refused.value.message
+        await until(fleet, lambda: state(fleet) == "down")
+        assert COMMAND in fleet.status()[0]["error"]
+        assert "tokens" not in document(tmp_path)
+        await log_in(fleet)
+        await fleet.call("guarded", "echo", {})
+    assert len(authority.registered) == 1 and authority.calls == 1
+
+
+async def test_a_renewal_that_gets_no_answer_loses_nothing(tmp_path, authority):
+    async with guarded(tmp_path, authority) as fleet:
+        await log_in(fleet)
+        before = document(tmp_path)
+        authority.tokens.clear()
+        authority.refusal = (503, {"error": "temporarily_unavailable"})
+        with pytest.raises(CallError, match=r"could not be renewed.*503.*trying again"):
+            await fleet.call("guarded", "echo", {})
+        assert document(tmp_path) == before
+        authority.refusal = None
+        fleet.logins.grant("guarded")._not_before = 0.0  # as if the pause were over
+        await fleet.call("guarded", "echo", {})
+        assert authority.calls == 1
+
+
+@pytest.mark.threat("U6")
+async def test_only_the_answer_to_this_login_ends_it(tmp_path, authority):
+    async with guarded(tmp_path, authority) as fleet:
+        login = await fleet.log_in("guarded", (), 20)
+        assert login.url
+        other = await browse(login.url, state="somebody-else-s")
+        assert other.status_code == 400 and "auth login" in other.text
+        assert not login.over.is_set()
+        refused = await browse(login.url, code="", error="access_denied", error_description="<b>")
+        assert refused.status_code == 200 and "<b>" not in refused.text
+        await login.over.wait()
+        assert login.error == "the authorization server refused it: access_denied: <b>"
+        assert not (tmp_path / "logins").exists()
+
+
+async def test_a_login_that_nobody_finishes_says_so_and_another_takes_its_place(
+    tmp_path, authority
+):
+    async with guarded(tmp_path, authority) as fleet:
+        first = await fleet.log_in("guarded", (), 20)
+        second = await fleet.log_in("guarded", (), 0.3)
+        assert first.state == "failed" and "another" in (first.error or "")
+        await second.over.wait()
+        assert "nobody finished it" in (second.error or "")
+        assert "mcpproxy auth login guarded" in (second.error or "")
+
+
+async def test_a_client_that_was_registered_by_hand_is_used_as_it_is_set(
+    tmp_path, authority, free_tcp_port
+):
+    authority.registers = False
+    oauth = {
+        "client_id": "by-hand",
+        "client_secret": "fake-client-secret",
+        "redirect_uri": f"http://localhost:{free_tcp_port}/oauth/callback",
+        "scopes": ["read", "write"],
+        "extra_params": {"audience": "us"},
+    }
+    async with guarded(tmp_path, authority, oauth=oauth) as fleet:
+        await log_in(fleet)
+    [asked] = authority.authorized
+    assert asked["client_id"] == "by-hand" and asked["audience"] == "us"
+    assert asked["scope"] == "read write" and asked["redirect_uri"] == oauth["redirect_uri"]
+    assert authority.basic[0] == "Basic YnktaGFuZDpmYWtlLWNsaWVudC1zZWNyZXQ="
+    assert SECRETS.hide("fake-client-secret") == "(client_secret)"
+
+
+async def test_what_can_not_be_logged_in_to_says_what_to_do(tmp_path, authority):
+    authority.registers = False
+    async with guarded(tmp_path, authority) as fleet:
+        login = await fleet.log_in("guarded", (), 20)
+        assert login.state == "failed" and "oauth.client_id" in (login.error or "")
+    taken = {"oauth": {"redirect_port": int(authority.base.rpartition(":")[2])}}
+    async with guarded(tmp_path, authority, **taken) as fleet:
+        login = await fleet.log_in("guarded", (), 20)
+        assert "oauth.redirect_port" in (login.error or "")
+    for settings, said in (
+        ({"headers": {"Authorization": "Bearer fake-key"}}, "remove that first"),
+        ({"protocol": "stdio", "command": "true"}, "env or args"),
+    ):
+        async with guarded(tmp_path, authority, **settings) as fleet:
+            with pytest.raises(LoginError, match=said):
+                await fleet.log_in("guarded", (), 20)
+    with pytest.raises(ValueError, match="on this machine"):
+        place("https://elsewhere.example/callback")
+
+
+async def test_a_scope_that_is_missing_is_named_in_the_command(tmp_path, authority):
+    async with guarded(tmp_path, authority) as fleet:
+        await log_in(fleet)
+        authority.missing_scope = "admin"
+        with pytest.raises(CallError, match="auth login guarded --scope admin"):
+            await fleet.call("guarded", "echo", {})
+        authority.missing_scope = None
+        await log_in(fleet, "admin")
+        assert authority.authorized[-1]["scope"] == "admin"
+        await fleet.call("guarded", "echo", {})
+
+
+@pytest.mark.threat("U6")
+async def test_a_token_goes_to_the_address_it_was_given_for_and_is_gone_after_a_logout(
+    tmp_path, authority
+):
+    async with guarded(tmp_path, authority) as fleet:
+        await log_in(fleet)
+    authority.seen.clear()
+    async with guarded(tmp_path, authority, url=f"{authority.url}?other=1") as fleet:
+        assert state(fleet) == "down" and set(authority.seen) == {None}
+    refresh = document(tmp_path)["tokens"]["refresh_token"]
+    async with guarded(tmp_path, authority) as fleet:
+        assert await fleet.log_out("guarded") and not await fleet.log_out("guarded")
+        await until(fleet, lambda: state(fleet) == "down")
+    assert authority.revoked == [refresh] and not (tmp_path / "logins" / "guarded.json").exists()
