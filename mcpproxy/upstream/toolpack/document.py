@@ -88,8 +88,8 @@ def _json(text: str) -> Document:
 
 def parse(text: str) -> Document:
     """Raises `Bad`."""
-    reader = _Reader(text)
     try:
+        reader = _Reader(text)
         node = reader.get_single_node()
         if node is None:
             raise Bad("it is empty")
@@ -103,8 +103,6 @@ def parse(text: str) -> Document:
         raise Bad(f"it has a character that YAML doesn't allow: {error.reason}", line) from error
     except RecursionError as error:
         raise Bad("it is nested too deep") from error
-    finally:
-        reader.dispose()
 
 
 def _line(mark: yaml.Mark | None) -> int | None:

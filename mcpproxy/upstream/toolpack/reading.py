@@ -140,11 +140,11 @@ def _tool(path: Path, root: Path, environ: Mapping[str, str], signature: str) ->
     """Raises `Bad`."""
     document = load(inside(path, root))
     file = toolfile.read(document)
-    with _At(document, "schema"):
+    with _At(path, document, "schema"):
         bundle = Bundle(root)
         taken, given = _schemas(file, path, bundle)
     key = "php" if file.php else "entry"
-    with _At(document, key):
+    with _At(path, document, key):
         work: Command | Endpoint
         if file.kind == "http":
             work = endpoints.plan(file)
@@ -152,10 +152,10 @@ def _tool(path: Path, root: Path, environ: Mapping[str, str], signature: str) ->
         else:
             work = commands.plan(file, path, root, environ)
             mark = signature
-    with _At(document, "templating"):
+    with _At(path, document, "templating"):
         source = file.templating.cache_key
         cache_key = None if source is None else Template(source)
-    with _At(document, "annotations"):
+    with _At(path, document, "annotations"):
         definition = _definition(file, taken, given)
     return Tool(file, definition, work, taken, given, cache_key, mark)
 
@@ -163,7 +163,8 @@ def _tool(path: Path, root: Path, environ: Mapping[str, str], signature: str) ->
 class _At:
     """Give a fault of this file the line of the part at fault, or else of a key."""
 
-    def __init__(self, document: Document, key: str) -> None:
+    def __init__(self, path: Path, document: Document, key: str) -> None:
+        self._path = path
         self._document = document
         self._key = key
 
@@ -171,7 +172,7 @@ class _At:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Bad) and error.file is None:
+        if isinstance(error, Bad) and error.file in (None, self._path):
             error.line = self._document.line(error.where or (self._key,))
 
 
