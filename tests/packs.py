@@ -64,7 +64,7 @@ class Opened:
         self.told = told
         """Lists that were announced as changed."""
 
-    async def call(self, name: str, **arguments: Any) -> Any:
+    async def call(self, name: str, /, **arguments: Any) -> Any:
         result = await self.source.call(name, arguments, unreported)
         text = result["content"][0]["text"]
         if result.get("isError"):
@@ -73,7 +73,7 @@ class Opened:
             return error
         return result.get("structuredContent", text)
 
-    async def error(self, name: str, **arguments: Any) -> tuple[str, str]:
+    async def error(self, name: str, /, **arguments: Any) -> tuple[str, str]:
         found = await self.call(name, **arguments)
         return found["code"], found["message"]
 

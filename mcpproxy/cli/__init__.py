@@ -15,6 +15,7 @@ from mcpproxy.cli.code import code
 from mcpproxy.cli.options import config_option, log_level_option
 from mcpproxy.cli.secrets import secrets
 from mcpproxy.cli.token import token
+from mcpproxy.cli.toolpack import toolpack
 from mcpproxy.cli.tools import tools
 from mcpproxy.cli.upstream import upstream
 
@@ -32,6 +33,7 @@ main.add_command(tools)
 main.add_command(upstream)
 main.add_command(secrets)
 main.add_command(token)
+main.add_command(toolpack)
 
 
 @main.command()

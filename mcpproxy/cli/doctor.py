@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -38,11 +39,27 @@ def examine(config: str | None) -> list[Finding]:
         return [Finding(f"configuration: {error}", f"edit {file}")]
     findings = [Finding(f"configuration {file} is valid")]
     findings += [Finding(f"configuration: {text}", f"edit {file}") for text in loaded.warnings]
+    findings += packs(loaded.settings)
     findings += anyio.run(sandbox, loaded.settings)
     daemon = local.find(config)
     if daemon is None:
         return [*findings, Finding("no daemon runs for this configuration", "mcpproxy serve")]
     return [*findings, Finding(f"the daemon answers at {daemon.where}"), *servers(daemon)]
+
+
+def packs(found: settings.Settings) -> Iterator[Finding]:
+    """The tool packs among the servers, and each file of theirs that can't be used."""
+    for server in found.servers:
+        if server.protocol != "toolpack" or not server.enabled or not server.directory:
+            continue
+        from mcpproxy.upstream.toolpack.reading import read
+
+        directory = os.path.expanduser(os.path.expandvars(server.directory.replace("${env:", "${")))
+        pack = read(Path(directory), os.environ)
+        yield Finding(f"tool pack {server.name} has {len(pack.tools)} tools in {directory}")
+        for fault in pack.faults:
+            what = f"tool pack {server.name}: {fault}"
+            yield Finding(what, f"mend it, then: mcpproxy toolpack check {directory}")
 
 
 async def sandbox(found: settings.Settings) -> list[Finding]:

@@ -53,6 +53,7 @@ def list_servers(output: str, config: str | None) -> None:
 @click.argument("name")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--url", help="Address of an HTTP server.")
+@click.option("--directory", metavar="DIR", help="Folder with the files of a tool pack.")
 @click.option("--env", multiple=True, metavar="K=V", help="Environment variable of a command.")
 @click.option("--header", multiple=True, metavar="K=V", help="Header for an HTTP server.")
 @click.option(
@@ -68,6 +69,7 @@ def add(
     name: str,
     command: tuple[str, ...],
     url: str | None,
+    directory: str | None,
     env: tuple[str, ...],
     header: tuple[str, ...],
     protocol: str | None,
@@ -76,18 +78,20 @@ def add(
     output: str,
     config: str | None,
 ) -> None:
-    """Add a server: NAME --url URL, or NAME -- COMMAND ARGS…
+    """Add a server: NAME --url URL, NAME -- COMMAND ARGS…, or NAME --directory DIR
 
     ${env:VARIABLE} in a value stands for a variable of the daemon.
     """
-    if (url is None) == (not command):
-        refuse("give --url URL or -- COMMAND ARGS…, one of them")
+    if [url is not None, directory is not None, bool(command)].count(True) != 1:
+        refuse("give --url URL, --directory DIR or -- COMMAND ARGS…, one of them")
     entry: dict[str, Any] = {"name": name}
-    if url is None:
+    if directory is not None:
+        entry |= {"protocol": "toolpack", "directory": str(Path(directory).expanduser().resolve())}
+    elif url is not None:
+        entry["url"] = url
+    else:
         entry["command"], *args = command
         entry |= {"args": args} if args else {}
-    else:
-        entry["url"] = url
     for key, pairs in (("env", env), ("headers", header)):
         if pairs:
             entry[key] = dict(pair(each, key) for each in pairs)
