@@ -20,6 +20,7 @@ from typing import Any
 from asgi import Answer
 from click.testing import CliRunner, Result
 from upstreams import STUB
+from warm import Process
 
 from mcpproxy.cli import main
 from mcpproxy.cli.local import OverUnix
@@ -59,19 +60,16 @@ class Home:
     def places(self) -> Places:
         return places(self.config, self.folder / "state")
 
-    def start(self, *words: str, **pipes: Any) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [PROGRAM, *words, "--config", self.config], env=self.environ, cwd=self.folder, **pipes
+    def start(self, *words: str, **pipes: Any) -> Process:
+        return Process(
+            [PROGRAM, *words, "--config", self.config], self.environ, self.folder, **pipes
         )
 
     def run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [PROGRAM, *words, "--config", self.config],
-            env=self.environ, cwd=self.folder, input=given, capture_output=True, timeout=WAIT * 2,
-        )  # fmt: skip
-        return subprocess.CompletedProcess(
-            words, done.returncode, done.stdout.decode(), done.stderr.decode()
-        )
+        pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+        process = self.start(*words, **pipes)
+        out, said = process.communicate(given, timeout=WAIT * 2)
+        return subprocess.CompletedProcess(words, process.returncode, out.decode(), said.decode())
 
     def invoke(self, *words: str) -> Result:
         """The same in this process, for what ends before anything is opened."""
@@ -96,7 +94,7 @@ class Home:
 class Serving:
     """A daemon that runs."""
 
-    def __init__(self, home: Home, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, home: Home, process: Process) -> None:
         self.home = home
         self.process = process
         said = self.await_line("listening on http://")
