@@ -59,7 +59,7 @@ SECRET = {**TOKEN, "token": "mcp_agt_…"}
 
 class Tokens:
     def __init__(self, daemon: Daemon) -> None:
-        self._tokens = daemon.tokens
+        self._daemon = daemon
 
     def routes(self) -> tuple[Route, ...]:
         one = "/api/v1/tokens/{name}"
@@ -106,19 +106,21 @@ class Tokens:
         )
 
     async def _list(self, request: Request) -> Any:
-        return {"tokens": await in_thread(self._tokens.listing)}
+        return {"tokens": await in_thread(self._daemon.tokens.listing)}
 
     async def _create(self, request: Request) -> Any:
-        return await in_thread(self._tokens.create, request.body)
+        return await in_thread(self._daemon.tokens.create, request.body)
 
     async def _show(self, request: Request) -> Any:
-        return await in_thread(self._tokens.show, request.parameters["name"])
+        return await in_thread(self._daemon.tokens.show, request.parameters["name"])
 
     async def _revoke(self, request: Request) -> Any:
-        return await in_thread(self._tokens.revoke, request.parameters["name"])
+        return await in_thread(self._daemon.tokens.revoke, request.parameters["name"])
 
     async def _regenerate(self, request: Request) -> Any:
-        return await in_thread(self._tokens.regenerate, request.parameters["name"], request.body)
+        return await in_thread(
+            self._daemon.tokens.regenerate, request.parameters["name"], request.body
+        )
 
 
 async def in_thread(verb: Any, *args: Any) -> Any:
