@@ -66,7 +66,7 @@ class Home:
         )
 
     def run(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[str]:
-        pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         process = self.start(*words, **pipes)
         out, said = process.communicate(given, timeout=WAIT * 2)
         return subprocess.CompletedProcess(words, process.returncode, out.decode(), said.decode())
