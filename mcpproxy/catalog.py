@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
+
+NO_TOOLS: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -68,16 +70,34 @@ def digest(data: Any) -> str:
 
 
 @dataclass(frozen=True)
+class Held:
+    """A tool that its server lists and that nobody but an operator gets to see."""
+
+    tool: Tool
+    why: Literal["new", "changed", "blocked"]
+
+
+@dataclass(frozen=True)
 class Server:
     """One upstream as far as it is known."""
 
     name: str
     state: str
-    """connecting (the first attempt isn't over), ready, down, lazy (nobody called it), disabled, or quarantined."""
+    """connecting (the first attempt isn't over), ready, down, lazy (nobody called it), disabled, quarantined or blocked."""
     instructions: str | None
     tools: Mapping[str, Tool]
     error: str | None
     """Why it is down, for people."""
+    held: Mapping[str, Held] = field(default_factory=lambda: NO_TOOLS)
+    """Tools that wait for an operator, or are blocked; none of them is among `tools`."""
+    held_instructions: str | None = None
+    """What it says of itself, where that waits as well."""
+
+    @property
+    def waiting(self) -> int:
+        """How many of its tools wait for an operator; its instructions are taken for one more."""
+        held = sum(one.why != "blocked" for one in self.held.values())
+        return held + (self.held_instructions is not None)
 
     @property
     def unknown(self) -> bool:

@@ -13,7 +13,8 @@ from typing import Any
 
 import anyio
 
-from mcpproxy import __version__, gates, keptcode, request
+from mcpproxy import __version__, approvals, gates, keptcode, request
+from mcpproxy.baseline import Baseline, open_baseline
 from mcpproxy.catalog import Catalog, Tool
 from mcpproxy.codecache import CodeCache, Kept
 from mcpproxy.configuration import Configuration, differences
@@ -55,6 +56,9 @@ class Daemon:
         transformer: Transformer,
         vault: Vault,
         journal: Journal,
+        baseline: Baseline,
+        *,
+        lasting: bool = True,
     ) -> None:
         self.settings = loaded.settings
         """Replaced as a whole when the configuration changes."""
@@ -65,6 +69,7 @@ class Daemon:
         self.server_errors = loaded.server_errors
         self.fleet = fleet
         self.vault = vault
+        self.baseline = baseline
         self.pool = pool
         self.journal = journal
         self.scripts = Scripts(loaded.places.scripts)
@@ -78,6 +83,7 @@ class Daemon:
         self.started_at = datetime.now(UTC)
         self.confinement: dict[str, bool] = {}
         """What a VM was seen not to be able to do; empty until that has been tried."""
+        self._lasting = lasting
         self._transformer = transformer
         self._executions: set[Execution] = set()
         self._stopping = False
@@ -94,7 +100,7 @@ class Daemon:
         self.settings = loaded.settings
         self.warnings = [*loaded.warnings, *said]
         self.server_errors = loaded.server_errors
-        self.fleet.become(loaded.settings)
+        self.fleet.become(loaded.settings if self._lasting else all_lazy(loaded.settings))
 
     def catalog_for(self, caller: Caller) -> Catalog:
         """The catalog as this caller sees it: what it may not use isn't in it."""
@@ -278,9 +284,9 @@ class Daemon:
         """The state of each server that the caller may know of."""
         seen = self.catalog_for(caller).servers
         return [
-            {**each, "tools": len(seen[each["name"]].tools)}
+            {**each, "tools": len(one.tools), "waiting": one.waiting}
             for each in self.fleet.status()
-            if each["name"] in seen
+            if (one := seen.get(each["name"])) is not None
         ]
 
     def status(self, caller: Caller) -> dict[str, Any]:
@@ -307,6 +313,7 @@ class Daemon:
                 | {f"a script can not {act}": held for act, held in self.confinement.items()},
             },
             "servers": servers,
+            "waiting_for_approval": waiting(self.fleet.catalog),
             "activity": self.journal.status(),
             "warnings": [*self.warnings, *self.journal.warnings()],
             "config_error": self.configuration.error,
@@ -321,6 +328,19 @@ class Daemon:
             text = f"scripts are not fully confined on this machine: a VM was able to {', '.join(open_doors)}"
             self.warnings.append(text)
             logger.warning("%s; see docs/threat-model.md", text)
+
+
+def waiting(catalog: Catalog) -> list[dict[str, Any]]:
+    """What an operator has to decide about, and the command that shows it."""
+    return [
+        {
+            "server": server.name,
+            "tools": server.waiting or None,
+            "command": approvals.command("inspect", server.name),
+        }
+        for server in catalog.servers.values()
+        if server.state == "quarantined" or server.waiting
+    ]
 
 
 class View:
@@ -369,8 +389,11 @@ async def open_daemon(
     vault = Vault(loaded.places.state)
     async with AsyncExitStack() as stack:
         journal = await stack.enter_async_context(journal_of(loaded, lasting=lasting))
+        baseline = await stack.enter_async_context(
+            open_baseline(loaded.places.state / "approvals.sqlite3")
+        )
         fleet = await stack.enter_async_context(
-            open_fleet(settings, environ, loaded.places.logs, loaded.places.state)
+            open_fleet(settings, environ, loaded.places.logs, loaded.places.state, baseline)
         )
         pool = await stack.enter_async_context(
             open_pool(settings.code_execution_pool_size, settings.code_execution_memory_mb)
@@ -378,12 +401,13 @@ async def open_daemon(
         transformer = await stack.enter_async_context(
             open_transformer(loaded.places.state / "compiled")
         )
-        daemon = Daemon(loaded, fleet, pool, transformer, vault, journal)
+        daemon = Daemon(loaded, fleet, pool, transformer, vault, journal, baseline, lasting=lasting)
         if lasting:
             fleet.listen(changes.Servers(journal))
             journal.record("system", "ok", code="STARTED", detail={"version": __version__})
         stack.callback(daemon.kept_code.cache.close)
         tasks = await stack.enter_async_context(anyio.create_task_group())
+        tasks.start_soon(baseline.keep)
         if settings.code_execution_require_confinement:
             await daemon.verify()
             if not all(daemon.confinement.values()):

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mcpproxy.approvals import command, why_held
 from mcpproxy.declarations import (
     call_line,
     declaration,
@@ -241,6 +242,12 @@ def near_names(name: str, catalog: Catalog) -> list[str]:
 
 
 def no_tool(name: str, catalog: Catalog) -> str:
+    server, _, tool = name.partition(":")
+    if (known := catalog.servers.get(server)) is not None:
+        if known.state in ("quarantined", "blocked"):
+            return f"server '{server}' is {known.state}: {known.error}"
+        if tool in known.held:
+            return why_held(known.held[tool])
     near = near_names(name, catalog)
     hint = f"; did you mean {' or '.join(near)}?" if near else "; find tools with search_tools"
     return f'there is no tool "{name[:LONGEST]}"{hint}'
@@ -262,7 +269,10 @@ def overview(server: Server, names: list[str], shown: int) -> Json:
         "tools": len(names),
     }
     if server.error:
-        answer["error"] = one_line(server.error, 200)
+        answer["error"] = one_line(server.error, 300)
+    if waiting := server.waiting:
+        answer["waiting_for_approval"] = waiting
+        answer["operator_command"] = command("inspect", server.name)
     if names:
         answer["names"] = names[:shown]
         complete = shown == len(names)

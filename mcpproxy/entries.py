@@ -83,6 +83,14 @@ def enable(text: str, name: str, on: bool) -> str:
     return edit.put(text, ("mcpServers", where, "enabled"), on)
 
 
+def release(text: str, name: str) -> str:
+    """Take `"quarantined": true` out of an entry. Raises `NoServer`."""
+    where = place(text, name)
+    if jsonc.loads(text)["mcpServers"][where].get("quarantined") is not True:
+        return text
+    return edit.remove(text, ("mcpServers", where, "quarantined"))
+
+
 def change(
     path: Path,
     alter: Alter,

@@ -1,7 +1,7 @@
 """Whether one tool call may go out: the same questions in the same order for every way of calling.
 
 Order: arguments, budget, allowed servers, token's servers, the profile's servers, token's
-permission, whether the tool is there and enabled, arguments against the tool's input schema.
+permission, approval, whether the tool is there and enabled, arguments against the tool's input schema.
 Concurrency limits come after that, in the fleet, which asks about the tool once more when the call
 goes out: it may have changed while the call waited. The first "no" is the answer.
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from mcpproxy import names
+from mcpproxy import approvals, names
 from mcpproxy.catalog import Catalog, Server, Tool
 from mcpproxy.errors import CallError
 from mcpproxy.policy import EVERYTHING, PERMISSIONS, Caller, may_use
@@ -72,13 +72,16 @@ def named(caller: Caller) -> str:
 def find(catalog: Catalog, caller: Caller, server: str, tool: str) -> Tool | None:
     """The tool, or None where its server is known but its tools aren't (yet).
 
-    Raises `CallError` when the server isn't the caller's, isn't there, or lacks the tool.
+    Raises `CallError` when the server isn't the caller's, isn't there, waits for an operator, or
+    lacks the tool.
     """
     check_server(caller, server)
     known = catalog.servers.get(server)
     if known is None:
         raise CallError("SERVER_NOT_FOUND", no_server(server, catalog))
-    if tool not in known.tools and known.state != "ready":
+    if known.state in ("quarantined", "blocked"):
+        raise CallError("QUARANTINED", f"server '{server}' is {known.state}: {known.error}")
+    if tool not in known.tools and tool not in known.held and known.state != "ready":
         return None
     return check_tool(caller, tool, known)
 
@@ -88,13 +91,16 @@ def check_tool(caller: Caller, tool: str, server: Server) -> Tool:
     found = server.tools.get(tool)
     if found is not None and may_use(caller, found):
         return found
+    held = server.held.get(tool)
+    if held is not None and may_use(caller, held.tool):
+        raise CallError("TOOL_NOT_APPROVED", approvals.why_held(held))
     usable = [name for name, each in server.tools.items() if may_use(caller, each)]
     if caller.permissions == EVERYTHING:
         raise CallError("TOOL_NOT_FOUND", no_tool(server.name, tool, usable))
-    held = [name for name in PERMISSIONS if name in caller.permissions]
+    granted = [name for name in PERMISSIONS if name in caller.permissions]
     raise CallError(
         "PERMISSION_DENIED",
-        f"this token has no permission beyond {' and '.join(held)}, and no tool '{tool}' of server "
+        f"this token has no permission beyond {' and '.join(granted)}, and no tool '{tool}' of server "
         f"'{server.name}' does with that{meant(tool, usable)} search_tools finds what it may use, "
         "an operator can give it more",
     )

@@ -91,6 +91,15 @@ def signature(path: Path) -> object:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
+def private_file(path: Path) -> None:
+    """Make a file, if there is none, that is this user's alone; one that is there becomes so."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
 def private_directory(path: Path) -> None:
     """Make a directory that is this user's alone. Raises `PermissionError` for one that isn't ours."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)

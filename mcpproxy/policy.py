@@ -176,4 +176,9 @@ class Views:
                 if needed(tool.annotations) in permissions
             }
             kept = self._tools[server.name, permissions] = server.tools, MappingProxyType(tools)
-        return replace(server, tools=kept[1])
+        held = {
+            name: one
+            for name, one in server.held.items()
+            if needed(one.tool.annotations) in permissions
+        }
+        return replace(server, tools=kept[1], held=held)

@@ -119,7 +119,9 @@ class ServerSettings(Concurrency):
     enabled: bool = True
     """Whether it is connected at all."""
     quarantined: bool | None = None
-    """Whether it waits for approval."""
+    """`true`: it waits for approval. `false`: it is trusted, whoever added it. Unset: it waits when it was added after the first start."""
+    auto_approve_tool_changes: bool = False
+    """Whether its new and changed tools are approved as they come."""
     lazy: bool = False
     """Connect at the first use only; its tools are known from the last time."""
     idle_timeout: Duration = 600.0
@@ -215,6 +217,8 @@ class Settings(Concurrency):
     """How large the records may get together, in MiB; the oldest go first."""
     activity_max_response_size: int = Field(8192, ge=0, le=2**20)
     """Characters that are kept of each result, reply, arguments, input and logs of a record."""
+    quarantine_enabled: bool = True
+    """Whether servers that are added, and tools that change, wait for an operator's approval."""
     logging: Logging = Field(default_factory=Logging)
     """What the daemon writes down."""
 

@@ -290,14 +290,15 @@ def protocols_own(error: CallError, asker: Asker) -> MCPError | None:
 
 
 def expected(name: str, catalog: Catalog) -> ToolId | None:
-    """A tool of a server whose tools are not known now: the call itself finds out."""
+    """A tool that can't be seen now, but whose call says why, or finds out."""
     fitting = [one for one in catalog.servers if name.startswith(one)]
     for server in sorted(fitting, key=len, reverse=True):
-        if catalog.servers[server].state in ("connecting", "down", "lazy"):
-            for separator in SEPARATORS:
-                tool = name[len(server) :].removeprefix(separator)
-                if tool and server + separator + tool == name:
-                    return ToolId(server, tool)
+        known = catalog.servers[server]
+        away = known.state in ("connecting", "down", "lazy", "quarantined", "blocked")
+        for separator in SEPARATORS:
+            tool = name[len(server) :].removeprefix(separator)
+            if tool and server + separator + tool == name and (away or tool in known.held):
+                return ToolId(server, tool)
     return None
 
 

@@ -69,7 +69,7 @@ TOOLS = {
     "big": ("Answer with `bytes` letters.", OBJECT),
     "crash": ("End the process with `status` without an answer.", OBJECT),
     "hang": ("Never answer.", OBJECT),
-    "grow": ("Have one more tool (`name`), and say so.", OBJECT),
+    "grow": ("Have one more tool (`name`), or another of that name, and say so.", OBJECT),
     "shrink": ("Have one tool less (`name`), and say so.", OBJECT),
     "ping": ("Answer at once.", OBJECT),
     "progress": ("Report `steps` steps of progress, then answer.", OBJECT),
@@ -380,7 +380,12 @@ class Stub:
                 return text("never")
             case "grow":
                 more = {"name": args["name"], "description": "New.", "inputSchema": OBJECT}
-                self.tools.insert(args.get("at", len(self.tools)), more)
+                more["description"] = args.get("description", "New.")
+                known = [tool["name"] for tool in self.tools]
+                if args["name"] in known:
+                    self.tools[known.index(args["name"])] = more
+                else:
+                    self.tools.insert(args.get("at", len(self.tools)), more)
                 return text("grown")
             case "shrink":
                 self.tools = [tool for tool in self.tools if tool["name"] != args["name"]]

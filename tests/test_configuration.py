@@ -320,7 +320,8 @@ async def test_a_running_daemon_follows_its_file():
 
         before = pid("stub")
         document = json.loads(place.config.read_text(encoding="utf-8"))
-        more = {**document, "mcpServers": [STUB_ENTRY, {**STUB_ENTRY, "name": "more"}]}
+        trusted = {**STUB_ENTRY, "name": "more", "quarantined": False}
+        more = {**document, "mcpServers": [STUB_ENTRY, trusted]}
         place.write(more)
         await until(lambda: servers().get("more") == "ready", 15)
         assert pid("more") != before

@@ -124,7 +124,16 @@ def test_the_end_of_a_log_is_shown_and_followed(place):
 
 def test_with_a_daemon_changes_hold_at_once():
     with home(mcpServers=[]) as place, place.serving() as serving:
-        words = ["upstream", "add", "-c", str(place.config), "stub", "--", *COMMAND]
+        words = [
+            "upstream",
+            "add",
+            "-c",
+            str(place.config),
+            "--no-quarantine",
+            "stub",
+            "--",
+            *COMMAND,
+        ]
         done = CliRunner(env=place.environ).invoke(main, words)
         assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "added stub")
         assert serving.execute("(await tools.stub.add({a: 2, b: 3}))")["value"] == {"sum": 5}

@@ -173,4 +173,15 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_fleet::test_no_process_is_left_when_the_fleet_has_closed",
         "test_fleet::test_a_child_dies_with_a_daemon_that_is_killed",
     ),
+    "A1": (
+        "test_approvals::test_any_history_shows_exactly_what_was_approved",
+        "test_approvals::test_each_part_that_a_model_goes_by_makes_another_tool",
+        "test_approvals::test_instructions_that_change_wait_as_well",
+        "test_baseline::test_a_tool_that_changes_or_is_new_is_held_until_it_is_approved",
+        "test_baseline::test_records_that_cannot_be_read_trust_nobody",
+    ),
+    "A2": (
+        "test_approvals::test_who_is_let_in",
+        "test_baseline::test_a_server_in_quarantine_runs_for_an_inspection_alone",
+    ),
 }

@@ -17,6 +17,7 @@ from mcpproxy.cli.secrets import secrets
 from mcpproxy.cli.token import token
 from mcpproxy.cli.toolpack import toolpack
 from mcpproxy.cli.tools import tools
+from mcpproxy.cli.trust import approve, block, inspect
 from mcpproxy.cli.upstream import upstream
 
 PORT_TAKEN, BAD_CONFIG = 2, 4
@@ -31,6 +32,8 @@ def main() -> None:
 main.add_command(code)
 main.add_command(tools)
 main.add_command(upstream)
+for verb in (inspect, approve, block):
+    upstream.add_command(verb)
 main.add_command(secrets)
 main.add_command(token)
 main.add_command(toolpack)

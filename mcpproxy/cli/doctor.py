@@ -16,6 +16,7 @@ import anyio
 import click
 
 from mcpproxy import paths, settings
+from mcpproxy.approvals import command
 from mcpproxy.cli import local
 from mcpproxy.errors import SettingsError, WorkerError
 from mcpproxy.sandbox.pool import open_pool
@@ -104,6 +105,18 @@ def servers(daemon: local.Running) -> Iterator[Finding]:
 
 def about(server: dict[str, Any]) -> Finding:
     name, state = server["name"], server["state"]
+    if state == "quarantined":
+        return Finding(
+            f"server {name} waits for approval",
+            f"{command('inspect', name)}, then approve or remove it",
+        )
+    if state == "blocked":
+        return Finding(f"server {name} is blocked")
+    if server.get("waiting"):
+        return Finding(
+            f"server {name} has {server['waiting']} tools that wait for approval",
+            command("inspect", name),
+        )
     if state == "ready":
         return Finding(f"server {name} is ready with {server['tools']} tools")
     if state == "disabled":

@@ -24,10 +24,14 @@ output_option = click.option(
     "--output", "-o", type=click.Choice(["table", "json"]), default="table", help="Form of the answer."
 )  # fmt: skip
 
+trusted_option = click.option(
+    "--no-quarantine", "trusted", is_flag=True, help="Trust it, and let agents see its tools at once."
+)  # fmt: skip
+
 
 @click.group()
 def upstream() -> None:
-    """List, add, remove, switch and import the servers behind the proxy.
+    """List, add, remove, switch, inspect, approve and import the servers behind the proxy.
 
     With a daemon running, changes hold at once; else they are made in the configuration file.
     """
@@ -42,11 +46,17 @@ def list_servers(output: str, config: str | None) -> None:
     if output == "json":
         show_json(found)
         return
-    rows = [
-        (each["name"], each["state"], str(each.get("tools", "")), each.get("error") or "")
-        for each in found
-    ]
+    rows = [(each["name"], each["state"], str(each.get("tools", "")), why(each)) for each in found]
     show_table(("NAME", "STATE", "TOOLS", "WHY"), rows)
+
+
+def why(server: dict[str, Any]) -> str:
+    """Why a server isn't wholly there, and the command that goes on from it."""
+    if count := server.get("waiting"):
+        from mcpproxy.approvals import command
+
+        return f"{count} of its tools wait for approval: {command('inspect', server['name'])}"
+    return server.get("error") or ""
 
 
 @upstream.command("add")
@@ -63,6 +73,7 @@ def list_servers(output: str, config: str | None) -> None:
 )
 @click.option("--working-dir", metavar="DIR", help="Folder that a command runs in.")
 @click.option("--disabled", is_flag=True, help="Don't connect it yet.")
+@trusted_option
 @output_option
 @config_option
 def add(
@@ -75,12 +86,14 @@ def add(
     protocol: str | None,
     working_dir: str | None,
     disabled: bool,
+    trusted: bool,
     output: str,
     config: str | None,
 ) -> None:
     """Add a server: NAME --url URL, NAME -- COMMAND ARGS…, or NAME --directory DIR
 
-    ${env:VARIABLE} in a value stands for a variable of the daemon.
+    ${env:VARIABLE} in a value stands for a variable of the daemon. A server that is added after the
+    first start waits in quarantine: see `inspect` and `approve`.
     """
     if [url is not None, directory is not None, bool(command)].count(True) != 1:
         refuse("give --url URL, --directory DIR or -- COMMAND ARGS…, one of them")
@@ -98,6 +111,7 @@ def add(
     entry |= {"protocol": protocol} if protocol else {}
     entry |= {"working_dir": working_dir} if working_dir else {}
     entry |= {"enabled": False} if disabled else {}
+    entry |= {"quarantined": False} if trusted else {}
     done(add_entry(config, entry), f"added {name}", output)
 
 
@@ -207,10 +221,16 @@ def following(path: Path, position: int) -> Iterator[str]:
     "--file", metavar="FILE", help="The configuration, where it isn't in its usual place."
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be added, and change nothing.")
+@trusted_option
 @output_option
 @config_option
 def import_servers(
-    client: str | None, file: str | None, dry_run: bool, output: str, config: str | None
+    client: str | None,
+    file: str | None,
+    dry_run: bool,
+    trusted: bool,
+    output: str,
+    config: str | None,
 ) -> None:
     """Add the servers of Claude Desktop, Claude Code, Cursor or VS Code."""
     files = [Path(file)] if file else usual(client)
@@ -225,7 +245,7 @@ def import_servers(
         for entry in found.entries:
             taken[entry["name"]] = entry
             if not dry_run:
-                add_entry(config, entry)
+                add_entry(config, entry | ({"quarantined": False} if trusted else {}))
         added = [entry["name"] for entry in found.entries]
         report.append(
             {"file": str(each), "added": added, "skipped": found.skipped, "notes": found.notes}

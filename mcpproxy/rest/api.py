@@ -13,11 +13,12 @@ from mcpproxy.rest.servers import Servers
 from mcpproxy.rest.system import System
 from mcpproxy.rest.tokens import Tokens
 from mcpproxy.rest.tools import Tools
+from mcpproxy.rest.trust import Trust
 
 if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
 
-AREAS = (Code, KeptPrograms, Tools, Servers, Secrets, System, Tokens)
+AREAS = (Code, KeptPrograms, Tools, Servers, Trust, Secrets, System, Tokens)
 """Each is made with the daemon and has `routes`."""
 
 

@@ -153,6 +153,8 @@ class Route:
     query: tuple[Query, ...] = ()
     body: Json | None = None
     """JSON Schema of the body; None where there is none."""
+    body_required: bool = True
+    """Whether there must be one; without it the handler gets an empty object."""
     checked: bool = True
     """Whether the body is checked against that schema here; else the handler does."""
     example: Any = None
@@ -262,6 +264,8 @@ def read_query(route: Route, scope: Scope) -> dict[str, Any]:
 async def read_json(route: Route, scope: Scope, receive: Receive) -> Json:
     """The JSON object in the body. Of a name that comes twice the last value counts, as in JavaScript."""
     body = await read_body(scope, receive)
+    if not body and not route.body_required:
+        return {}
     kind = dict(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != b"application/json":
         raise Refused("UNSUPPORTED_MEDIA_TYPE", "send Content-Type: application/json")

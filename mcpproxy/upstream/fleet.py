@@ -16,7 +16,9 @@ import anyio.abc
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from mcpproxy import gates
+from mcpproxy import approvals, gates
+from mcpproxy.approvals import Standing
+from mcpproxy.baseline import Baseline
 from mcpproxy.catalog import EMPTY, Catalog, Server
 from mcpproxy.errors import CallError
 from mcpproxy.policy import LOCAL
@@ -39,10 +41,13 @@ SESSION_GONE = ("Session not found", "Session terminated")
 """What a server says, with HTTP's 404, that has forgotten us; it has done nothing."""
 FAILED = "Server returned an error response"
 """The SDK's word for any other status; the account of the line says which."""
+DISABLED = 'it is disabled: set its "enabled" to true in the configuration'
 RESTING = {
-    "disabled": ("SERVER_UNAVAILABLE", "it is disabled: set its \"enabled\" to true in the configuration"),
-    "quarantined": ("QUARANTINED", "it is quarantined: it waits for an operator's approval"),
-}  # fmt: skip
+    "disabled": "SERVER_UNAVAILABLE",
+    "quarantined": "QUARANTINED",
+    "blocked": "QUARANTINED",
+}
+"""The code of a call to a server that stays unconnected."""
 
 
 Gate = Callable[[str, Server], object]
@@ -60,8 +65,9 @@ def _nothing() -> None:
 class _Member:
     """A link, its limits, and the scope of its task."""
 
-    def __init__(self, link: Link, limiter: Limiter) -> None:
+    def __init__(self, link: Link, limiter: Limiter, standing: Standing) -> None:
         self.link = link
+        self.standing = standing
         self.limiter = limiter
         self.scope = anyio.CancelScope()
         self.calls = 0
@@ -86,10 +92,12 @@ class Fleet:
         references: References,
         logs: Path,
         state: Path | None,
+        baseline: Baseline | None,
     ) -> None:
         self._tasks = tasks
         self._settings = settings
         self._references = references
+        self._baseline = baseline
         self._logs = logs
         self._listings = state and state / "listings"
         self.logins = Logins(tasks, references, state and state / "logins")
@@ -109,7 +117,7 @@ class Fleet:
         return lambda: self._listeners.pop(key, None) and None
 
     def _publish(self) -> None:
-        servers = {name: member.link.seen for name, member in self._members.items()}
+        servers = {name: self._shown(member.link) for name, member in self._members.items()}
         if servers == dict(self._catalog.servers) and list(servers) == list(self._catalog.servers):
             return
         self._catalog = Catalog(MappingProxyType(servers), self._catalog.version + 1)
@@ -119,6 +127,11 @@ class Fleet:
             except Exception:
                 logger.exception("somebody failed who was told of new tools")
 
+    def _shown(self, link: Link) -> Server:
+        if self._baseline is None:
+            return link.seen
+        return self._baseline.judge(link.settings, link.seen)
+
     # what the settings ask for
 
     def become(self, settings: Settings) -> None:
@@ -127,6 +140,8 @@ class Fleet:
         self._everyone.become(
             settings.max_concurrent_requests, settings.queue_size, settings.queue_timeout
         )
+        if self._baseline is not None:
+            self._baseline.become(settings)
         before, self._members = self._members, {}
         for server in settings.servers:
             self._members[server.name] = self._member(
@@ -145,10 +160,11 @@ class Fleet:
             member.scope.cancel()
 
     def _member(self, server: ServerSettings, settings: Settings, known: _Member | None) -> _Member:
-        limits = _limits(server, settings)
         if known is not None:
-            known.limiter.become(*limits)
-            if _dialled(known.link.settings) == _dialled(server):
+            known.limiter.become(*_limits(server, settings))
+            if known.standing == self._standing(server) and _dialled(
+                known.link.settings
+            ) == _dialled(server):
                 known.link.settings = server
                 known.link.terms = _terms(server, settings)
                 return known
@@ -157,7 +173,7 @@ class Fleet:
 
     def _fresh(self, server: ServerSettings, settings: Settings, known: _Member | None) -> _Member:
         """A member with a link of its own, and the occupancy of the one before."""
-        limits = _limits(server, settings)
+        limits, now = _limits(server, settings), self._standing(server)
         limiter = known.limiter if known else Limiter(f"server '{server.name}'", *limits)
         link = Link(
             server,
@@ -168,14 +184,41 @@ class Fleet:
             self._publish,
             self._listings,
         )
-        member = _Member(link, limiter)
+        member = _Member(link, limiter, now)
         if not server.enabled:
-            link.rest("disabled", RESTING["disabled"][1])
-        elif server.quarantined:
-            link.rest("quarantined", RESTING["quarantined"][1])
+            link.rest("disabled", DISABLED)
+        elif now != "approved":
+            state = "blocked" if now == "blocked" else "quarantined"
+            link.rest(state, approvals.why_out(server.name, now))
         else:
             self._tasks.start_soon(_keep, member)
         return member
+
+    def _standing(self, server: ServerSettings) -> Standing:
+        if self._baseline is None:
+            return "waiting" if server.quarantined else "approved"
+        return self._baseline.standing(server)
+
+    def reconsider(self) -> None:
+        """Go by what an operator has decided in the meantime."""
+        self.become(self._settings)
+
+    def seen(self, name: str) -> Server:
+        """A server as it is, held back or not: for operators alone. Raises `KeyError`."""
+        return self._members[name].link.seen
+
+    async def look(self, name: str) -> Server:
+        """What a server lists that is in quarantine: it is connected for that alone. Raises `KeyError`."""
+        known = self._members[name].link
+        entry = known.settings.model_copy(update={"lazy": False})
+        grant = self.logins.grant(name)
+        link = Link(entry, known.terms, self._references, grant, self._logs, lambda: None)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(link.keep)
+            await link.settled.wait()
+            seen = link.seen
+            tasks.cancel_scope.cancel()
+        return seen
 
     # what others ask for
 
@@ -236,7 +279,8 @@ class Fleet:
                 "protocol": member.link.settings.protocol,
                 "enabled": member.link.settings.enabled,
                 "state": member.link.seen.state,
-                "tools": len(member.link.seen.tools),
+                "tools": len(self._catalog.servers[name].tools),
+                "waiting": self._catalog.servers[name].waiting,
                 **_listing(member.link),
                 "error": member.link.seen.error,
                 "login": member.link.grant.status(),
@@ -319,7 +363,8 @@ class Fleet:
                 member = self._awake(server)  # it may have changed while we waited
                 member.calls += 1
                 try:
-                    return await _Call(member.link, what, send, started, gate).run()
+                    asked = None if gate is None else self._asked(gate, what, member.link)
+                    return await _Call(member.link, what, send, started, asked).run()
                 finally:
                     member.leave()
             finally:
@@ -332,9 +377,13 @@ class Fleet:
         if member is None:
             # Names that are close to it are the gates' to give: they know who asks.
             raise CallError("SERVER_NOT_FOUND", f"there is no server '{name}' any more")
-        if (resting := RESTING.get(member.link.seen.state)) is not None:
-            raise CallError(resting[0], f"server '{name}' is not available: {resting[1]}")
+        seen = member.link.seen
+        if (code := RESTING.get(seen.state)) is not None:
+            raise CallError(code, f"server '{name}' is not available: {seen.error}")
         return member
+
+    def _asked(self, gate: Gate, tool: str, link: Link) -> Callable[[], object]:
+        return lambda: gate(tool, self._shown(link))
 
 
 class _Call:
@@ -348,7 +397,7 @@ class _Call:
         what: str,
         send: Callable[[Connection], Awaitable[Json]],
         started: Callable[[], None],
-        gate: Gate | None,
+        gate: Callable[[], object] | None,
     ) -> None:
         self.link = link
         self.what = what
@@ -377,7 +426,7 @@ class _Call:
 
     def _pass(self) -> None:
         if self.gate is not None:
-            self.gate(self.what, self.link.seen)
+            self.gate()
 
     async def _send(self, connection: Connection) -> Json:
         """Raises `MCPError`, and `CallError` when it takes too long."""
@@ -487,6 +536,7 @@ def _dialled(server: ServerSettings) -> dict[str, Any]:
         exclude={
             "max_concurrent_requests", "queue_size", "queue_timeout",
             "call_tool_timeout", "init_timeout", "health_check_interval", "idle_timeout",
+            "quarantined", "auto_approve_tool_changes",
         }
     )  # fmt: skip
 
@@ -522,15 +572,17 @@ async def open_fleet(
     environ: Mapping[str, str],
     logs: Path,
     state: Path | None = None,
+    baseline: Baseline | None = None,
 ) -> AsyncIterator[Fleet]:
     """The servers of the settings, being connected; none of their processes outlives the block.
 
     `state` is where it is kept what each server listed last, how to log in to it, and secrets.
+    Without a `baseline` all tools of all servers are shown that no entry quarantines.
     """
     try:
         async with anyio.create_task_group() as tasks:
             references = References(environ, Vault(state) if state else None)
-            fleet = Fleet(tasks, settings, references, logs, state)
+            fleet = Fleet(tasks, settings, references, logs, state, baseline)
             fleet.become(settings)
             try:
                 yield fleet

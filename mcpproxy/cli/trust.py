@@ -1,0 +1,190 @@
+"""`mcpproxy upstream inspect`, `approve` and `block`: an operator looks at servers, and decides.
+
+With a daemon it is asked. Without one the same verbs run here, on the same records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcpproxy.cli.options import config_option
+from mcpproxy.cli.upstream import ask, output_option, path_of, refuse, show_json
+
+if TYPE_CHECKING:
+    from mcpproxy.trust import Trust
+
+Json = dict[str, Any]
+MARKS = {"changed": "CHANGED", "new": "new", "blocked": "blocked", "approved": "ok"}
+"""How a tool of each state is marked; the states in the order in which they are shown."""
+
+tool_option = click.option(
+    "--tool", "tools", multiple=True, metavar="TOOL", help="This tool alone; may be given again."
+)
+
+
+@click.command()
+@click.argument("name")
+@output_option
+@config_option
+def inspect(name: str, output: str, config: str | None) -> None:
+    """Show a server's tools, what changed in them, and what in their words looks odd.
+
+    A server in quarantine is started for that, and stopped again.
+    """
+    alone = standing_alone(config, lambda trust: trust.inspect(name))
+    found = ask(config, "GET", path_of(name, "inspect"), alone)
+    if output == "json":
+        show_json(found)
+        return
+    for line in report(found):
+        click.echo(line)
+
+
+@click.command()
+@click.argument("name")
+@tool_option
+@output_option
+@config_option
+def approve(name: str, tools: tuple[str, ...], output: str, config: str | None) -> None:
+    """Let a server in with its tools as they are now, or with the given tools alone.
+
+    What has changed since you last inspected it is left waiting.
+    """
+    chosen = list(tools) or None
+    alone = standing_alone(config, lambda trust: trust.approve(name, chosen, "local"))
+    found = ask(
+        config, "POST", path_of(name, "approve"), alone, {"tools": chosen} if chosen else {}
+    )
+    decided(f"approved {name}", found, output)
+
+
+@click.command()
+@click.argument("name")
+@tool_option
+@output_option
+@config_option
+def block(name: str, tools: tuple[str, ...], output: str, config: str | None) -> None:
+    """Keep a server, or the given tools of it, out until they are approved."""
+    chosen = list(tools) or None
+    alone = standing_alone(config, lambda trust: trust.block(name, chosen, "local"))
+    found = ask(config, "POST", path_of(name, "block"), alone, {"tools": chosen} if chosen else {})
+    decided(f"blocked {', '.join(tools) or name}", found, output)
+
+
+def decided(sentence: str, found: Json, output: str) -> None:
+    from mcpproxy.suspicion import visible
+
+    if output == "json":
+        show_json(found)
+        return
+    click.echo(f"{sentence}; it is {found['state']}")
+    for title, key in (
+        ("approved", "approved"),
+        ("waiting", "waiting"),
+        ("blocked", "blocked"),
+        ("changed since you inspected it, inspect it again", "changed_since_inspected"),
+    ):
+        if found[key]:
+            click.echo(f"  {title}: {', '.join(visible(one) for one in found[key])}")
+
+
+def standing_alone(
+    config: str | None, verb: Callable[[Trust], Awaitable[Json]]
+) -> Callable[[], Json]:
+    """The verb on the records themselves, where no daemon runs."""
+
+    def alone() -> Json:
+        import os
+
+        import anyio
+
+        from mcpproxy import paths, settings
+        from mcpproxy.daemon import open_daemon
+        from mcpproxy.errors import Refused, SettingsError
+        from mcpproxy.serve import set_up_logs
+        from mcpproxy.trust import Trust
+
+        async def run() -> Json:
+            fault: Refused | None = None
+            found: Json = {}
+            async with open_daemon(loaded, os.environ, lasting=False) as daemon:
+                try:
+                    found = await verb(Trust(daemon))
+                except Refused as error:
+                    fault = error  # raised below, where no task group can wrap it
+            if fault is not None:
+                raise fault
+            return found
+
+        click.echo("no daemon answers for this configuration: doing it here", err=True)
+        try:
+            loaded = settings.load(paths.config_file(config), os.environ, create=config is None)
+            set_up_logs("error", None)
+            return anyio.run(run)
+        except (Refused, SettingsError) as error:
+            refuse(str(error))
+
+    return alone
+
+
+# ── telling ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def report(found: Json) -> Iterator[str]:
+    """An inspection for people. What is hidden in a server's words is shown by its number."""
+    from mcpproxy.suspicion import visible
+
+    when = (
+        f", decided {found['decided_at']} by {found['decided_by']}" if found["decided_at"] else ""
+    )
+    yield f"{found['name']}: {found['standing']}{when}"
+    if (says := found["instructions"]) is not None:
+        yield f"\n  {MARKS[says['state']]:<8} its instructions"
+        if says["state"] != "approved":
+            yield from changed("instructions", says["before"], says["text"])
+        yield from odd(says["findings"])
+    for tool in sorted(found["tools"], key=lambda one: list(MARKS).index(one["state"])):
+        yield f"\n  {MARKS[tool['state']]:<8} {visible(tool['name'])}"
+        definition = tool["definition"]
+        if tool["state"] == "new":
+            yield from indented(visible(str(definition.get("description") or "no description")))
+        for each in tool.get("differences", ()):
+            yield from changed(each["field"], each.get("before"), each.get("after"))
+        yield from odd(tool["findings"])
+    if found["not_listed"]:
+        yield f"\n  not listed now: {', '.join(visible(one) for one in found['not_listed'])}"
+    waits = [tool for tool in found["tools"] if tool["state"] in ("new", "changed")]
+    strange = sum(len(tool["findings"]) for tool in found["tools"])
+    yield f"\n{len(found['tools'])} tools, {len(waits)} not approved, {strange} things to look at"
+    if waits or found["standing"] != "approved":
+        yield f"to approve all of it: {found['approve']}   (some of it: --tool NAME)"
+
+
+def changed(field: str, before: Any, after: Any) -> Iterator[str]:
+    """One difference, line by line."""
+    from mcpproxy.inspection import lines
+
+    yield f"           {field}:"
+    for line in lines(*(shown(one) for one in (before, after))):
+        yield f"             {line[:1]} {line[1:]}"
+
+
+def odd(findings: list[Json]) -> Iterator[str]:
+    for each in findings:
+        yield f"        !! {each['where']}: {each['why']}"
+        yield f"             {each['excerpt']}"
+
+
+def indented(text: str) -> Iterator[str]:
+    for line in text.splitlines()[:12]:
+        yield f"           {line}"
+
+
+def shown(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)

@@ -1,0 +1,101 @@
+"""What an operator is shown before deciding: the tools, what changed in each, and what looks odd."""
+
+from __future__ import annotations
+
+import difflib
+import textwrap
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from mcpproxy import suspicion
+from mcpproxy.approvals import FIELDS, ServerRecord, fingerprint
+from mcpproxy.baseline import Decided
+from mcpproxy.catalog import Catalog, Server, Tool
+
+Json = dict[str, Any]
+WIDTH = 100
+"""Columns of a line in a difference."""
+
+
+def differences(before: Any, after: Any, path: str = "") -> Iterator[Json]:
+    """Each place where two values differ: `field`, and `before` or `after` where there is one."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in {**before, **after}:
+            here = f"{path}.{name}" if path else str(name)
+            if name not in after:
+                yield {"field": here, "before": before[name]}
+            elif name not in before:
+                yield {"field": here, "after": after[name]}
+            else:
+                yield from differences(before[name], after[name], here)
+    elif before != after or type(before) is not type(after):
+        yield {"field": path, "before": before, "after": after}
+
+
+def lines(before: str, after: str) -> list[str]:
+    """The difference of two texts for people: lines that went (`-`), that came (`+`), and one around them."""
+    found = difflib.unified_diff(_wrapped(before), _wrapped(after), n=1, lineterm="")
+    return [line for line in found if not line.startswith(("---", "+++", "@@"))]
+
+
+def _wrapped(text: str) -> list[str]:
+    return [
+        part
+        for line in suspicion.visible(text).splitlines()
+        for part in textwrap.wrap(line, WIDTH, break_long_words=True) or [""]
+    ]
+
+
+def tool_report(
+    tool: Tool, record: ServerRecord | None, decided: Decided | None, elsewhere: Mapping[str, str]
+) -> Json:
+    """One tool: whether it is approved, its definition, what changed, and what looks odd."""
+    known = record.tools.get(tool.name) if record else None
+    state = "new"
+    if known is not None and known.blocked:
+        state = "blocked"
+    elif known is not None:
+        state = "approved" if known.fingerprint == fingerprint(tool) else "changed"
+    report: Json = {
+        "name": tool.name,
+        "state": state,
+        "definition": dict(tool.definition),
+        "findings": [asdict(found) for found in suspicion.inspect_tool(tool.definition, elsewhere)],
+    }
+    if decided is not None:
+        was, now = (
+            {name: d[name] for name in FIELDS if name in d}
+            for d in (decided.definition, tool.definition)
+        )
+        report |= {
+            "differences": list(differences(was, now)),
+            "decided_at": stamp(decided.at),
+            "decided_by": decided.by,
+        }  # fmt: skip
+    return report
+
+
+def instructions_report(seen: Server, record: ServerRecord | None) -> Json | None:
+    """What the server says of itself; None when it says nothing."""
+    if not (says := seen.instructions):
+        return None
+    before = record.instructions if record else None
+    state = "approved" if says == before else "changed" if before else "new"
+    found = [asdict(one) for one in suspicion.inspect_text("instructions", says, {})]
+    return {"state": state, "text": says, "before": before, "findings": found}
+
+
+def elsewhere(server: Server, catalog: Catalog) -> dict[str, str]:
+    """Names of other servers' tools that this one has none of, each with its server."""
+    return {
+        name: other.name
+        for other in catalog.servers.values()
+        for name in other.tools
+        if other.name != server.name and name not in server.tools
+    }
+
+
+def stamp(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

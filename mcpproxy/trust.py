@@ -1,0 +1,190 @@
+"""What an operator decides about servers and their tools; REST and the command line share it.
+
+None of this is to be had over MCP, whoever asks there. To inspect a server in quarantine is to run
+its command, or to call its URL, for as long as that takes: it happens only because an operator asks.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import anyio.to_thread
+
+from mcpproxy import approvals, entries, gates, inspection
+from mcpproxy.baseline import Baseline
+from mcpproxy.catalog import Server, Tool
+from mcpproxy.daemon import Daemon
+from mcpproxy.errors import Refused, SettingsError
+from mcpproxy.settings import ServerSettings
+
+logger = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+
+class Trust:
+    """Verbs over the daemon. All raise `Refused`."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+
+    @property
+    def _baseline(self) -> Baseline:
+        return self._daemon.baseline
+
+    async def inspect(self, name: str) -> Json:
+        """A server's tools, each with what changed since it was approved and what looks odd."""
+        entry = self._entry(name)
+        seen = await self._seen(entry)
+        if not seen.tools and seen.state == "down":
+            raise Refused("INVALID_REQUEST", f"server {name!r} can't be inspected: {seen.error}")
+        self._baseline.show(seen)
+        await self._flush()
+        decided = await anyio.to_thread.run_sync(self._baseline.details, name)
+        record = self._baseline.record(name)
+        others = inspection.elsewhere(seen, self._daemon.fleet.catalog)
+        tools = [
+            inspection.tool_report(tool, record, decided.get(tool.name), others)
+            for tool in seen.tools.values()
+        ]
+        at, by = self._baseline.stamp(name) or (None, None)
+        return {
+            "name": name,
+            "standing": self._baseline.standing(entry),
+            "decided_at": None if at is None else inspection.stamp(at),
+            "decided_by": by,
+            "instructions": inspection.instructions_report(seen, record),
+            "tools": tools,
+            "not_listed": [tool for tool in decided if tool not in seen.tools],
+            "approve": approvals.command("approve", name),
+        }
+
+    async def approve(self, name: str, tools: Sequence[str] | None, by: str) -> Json:
+        """Let a server in with these tools as they are, or with all that aren't blocked.
+
+        What changed since an operator was shown it is left waiting, and named in the answer.
+        """
+        entry = self._entry(name)
+        waits = self._baseline.standing(entry) != "approved"
+        shown = self._baseline.shown(name)
+        seen = shown if waits and shown is not None else await self._seen(entry)
+        if tools is None:
+            blocked = self._blocked(name)
+            chosen = [tool for tool in seen.tools.values() if tool.name not in blocked]
+        else:
+            chosen = [self._tool(seen, tool) for tool in tools]
+        stale = [] if shown is None else [tool.name for tool in chosen if not _same(tool, shown)]
+        fit = [tool for tool in chosen if tool.name not in stale]
+        says = seen.instructions if tools is None else None
+        if says and shown is not None and shown.instructions != says:
+            says, stale = None, [*stale, "its instructions"]
+        if waits:
+            self._baseline.approve(entry, by)
+        if seen.tools or says:
+            self._baseline.accept(seen, fit, says, by)
+        await self._release(entry)  # it connects from here on, to what is on record by now
+        return await self._done("approved", name, fit, by, stale)
+
+    async def block(self, name: str, tools: Sequence[str] | None, by: str) -> Json:
+        """Keep a server, or these tools of it, out until they are approved again."""
+        entry = self._entry(name)
+        if tools is None:
+            self._baseline.block(entry, by)
+            return await self._done("blocked", name, [], by)
+        seen = await self._seen(entry)
+        chosen = [self._tool(seen, tool) for tool in tools]
+        self._baseline.block_tools(entry, chosen, by)
+        return await self._done("blocked", name, chosen, by)
+
+    # below them
+
+    def _entry(self, name: str) -> ServerSettings:
+        known = self._daemon.settings.servers
+        for entry in known:
+            if entry.name == name:
+                return entry
+        if (why := self._daemon.server_errors.get(name)) is not None:
+            raise Refused(
+                "INVALID_REQUEST", f"server {name!r} can't be used as it is written: {why}"
+            )
+        raise Refused("NOT_FOUND", entries.no_server(name, [entry.name for entry in known]))
+
+    async def _seen(self, entry: ServerSettings) -> Server:
+        """What the server lists now, held back or not."""
+        if not entry.enabled:
+            raise Refused(
+                "INVALID_REQUEST",
+                f"server {entry.name!r} is disabled, so its tools can't be seen; "
+                f"mcpproxy upstream enable {entry.name}",
+            )
+        fleet = self._daemon.fleet
+        if self._baseline.standing(entry) != "approved":
+            return await fleet.look(entry.name)
+        await fleet.known([entry.name])
+        return fleet.seen(entry.name)
+
+    def _tool(self, seen: Server, name: str) -> Tool:
+        if (found := seen.tools.get(name)) is None:
+            if not seen.tools and seen.error:
+                raise Refused(
+                    "NOT_FOUND", f"the tools of {seen.name!r} are not known: {seen.error}"
+                )
+            raise Refused(
+                "NOT_FOUND",
+                f"server {seen.name!r} lists no tool {name!r}{gates.meant(name, seen.tools)} "
+                f"{approvals.command('inspect', seen.name)} shows all",
+            )
+        return found
+
+    async def _release(self, entry: ServerSettings) -> None:
+        """Have the file no longer say that the server is in quarantine, if it does."""
+        if not entry.quarantined:
+            return
+        try:
+            await self._daemon.configuration.change(lambda text: entries.release(text, entry.name))
+        except SettingsError as error:
+            raise Refused("INVALID_REQUEST", str(error)) from error
+
+    async def _flush(self) -> None:
+        try:
+            await self._baseline.flush()
+        except (sqlite3.Error, OSError) as error:
+            raise Refused(
+                "EXECUTION_FAILED",
+                f"this holds until the daemon ends, but can't be written to the state directory: {error}",
+            ) from error
+
+    async def _done(
+        self,
+        verb: Literal["approved", "blocked"],
+        name: str,
+        tools: Sequence[Tool],
+        by: str,
+        stale: Sequence[str] = (),
+    ) -> Json:
+        fleet = self._daemon.fleet
+        fleet.reconsider()
+        what = f"{len(tools)} tools of server '{name}'" if tools else f"server '{name}'"
+        logger.info("%s: %s by %s", what, verb, by)
+        await self._flush()
+        seen = fleet.catalog.servers[name]
+        return {
+            "name": name,
+            "state": seen.state,
+            "approved": [tool.name for tool in tools] if verb == "approved" else [],
+            "waiting": [one for one, held in seen.held.items() if held.why != "blocked"],
+            "blocked": self._blocked(name),
+            "changed_since_inspected": list(stale),
+        }
+
+    def _blocked(self, name: str) -> list[str]:
+        record = self._baseline.record(name)
+        return [tool for tool, known in record.tools.items() if known.blocked] if record else []
+
+
+def _same(tool: Tool, shown: Server) -> bool:
+    before = shown.tools.get(tool.name)
+    return before is not None and approvals.fingerprint(before) == approvals.fingerprint(tool)

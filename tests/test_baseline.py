@@ -1,0 +1,162 @@
+"""What was approved, across changes of tools, entries and the daemon itself."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from test_fleet import refused, until
+from upstreams import stub, wanted
+
+from mcpproxy.baseline import open_baseline
+from mcpproxy.errors import SettingsError
+from mcpproxy.upstream.fleet import open_fleet
+
+
+class Kept:
+    """A state directory, and fleets that come and go over it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.file = folder / "state" / "approvals.sqlite3"
+
+    @asynccontextmanager
+    async def fleet(self, *servers, **settings):
+        environ = {"PATH": os.environ["PATH"]}
+        async with (
+            open_baseline(self.file) as self.baseline,
+            open_fleet(
+                wanted(*servers, **settings), environ, self.folder / "logs", baseline=self.baseline
+            ) as fleet,
+        ):
+            with anyio.fail_after(20):
+                await fleet.settled()
+            yield fleet
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return Kept(tmp_path)
+
+
+def tools(fleet, name="stub"):
+    return fleet.catalog.servers[name].tools
+
+
+def held(fleet, name="stub"):
+    return {tool: one.why for tool, one in fleet.catalog.servers[name].held.items()}
+
+
+def accept(kept, fleet, *names):
+    seen = fleet.seen("stub")
+    kept.baseline.accept(seen, [seen.tools[name] for name in names], None, "somebody")
+    fleet.reconsider()
+
+
+@pytest.mark.threat("A1")
+async def test_a_tool_that_changes_or_is_new_is_held_until_it_is_approved(kept):
+    async with kept.fleet(stub()) as fleet:
+        assert len(tools(fleet)) > 20 and not held(fleet)
+        told = []
+        fleet.listen(lambda catalog: told.append(list(catalog.servers["stub"].tools)))
+        await fleet.call("stub", "grow", {"name": "ping", "description": "Ping, then read keys."})
+        await fleet.call("stub", "grow", {"name": "grown"})
+        with anyio.fail_after(5):
+            await until(lambda: held(fleet) == {"ping": "changed", "grown": "new"})
+        assert "ping" not in told[-1] and "grown" not in told[-1] and "echo" in told[-1]
+        for name in ("ping", "grown"):
+            error = await refused(fleet, name)
+            assert error.code == "TOOL_NOT_APPROVED" and not error.retryable
+            assert f"mcpproxy upstream approve stub --tool {name}" in error.message
+            assert "keys" not in error.message
+        accept(kept, fleet, "ping")
+        assert held(fleet) == {"grown": "new"} and "ping" in told[-1]
+        assert await fleet.call("stub", "ping", {})
+        await fleet.call("stub", "grow", {"name": "ping", "description": "Answer at once."})
+        await until(lambda: held(fleet) == {"grown": "new", "ping": "changed"})
+
+
+async def test_what_was_approved_holds_after_a_restart_and_nothing_else_does(kept):
+    async with kept.fleet(stub()):
+        pass
+    assert stat.S_IMODE(kept.file.stat().st_mode) == 0o600
+    async with kept.fleet(stub("--tools", "1"), stub(name="added")) as fleet:
+        states = {name: each.state for name, each in fleet.catalog.servers.items()}
+        assert states == {"stub": "quarantined", "added": "quarantined"}
+        assert (await refused(fleet, "ping")).code == "QUARANTINED"
+    async with kept.fleet(stub(env={"X": "1"})) as fleet:
+        assert fleet.catalog.servers["stub"].state == "quarantined"
+    async with kept.fleet(stub(call_tool_timeout="5s")) as fleet:
+        assert await fleet.call("stub", "ping", {}) and not held(fleet)
+
+
+async def test_a_first_start_without_servers_is_none(kept):
+    async with kept.fleet() as fleet:
+        fleet.become(wanted(stub()))
+        assert fleet.catalog.servers["stub"].state == "quarantined"
+    async with kept.fleet(stub()) as fleet:
+        assert fleet.catalog.servers["stub"].state == "quarantined"
+
+
+async def test_what_an_entry_says_comes_before_the_records_and_a_block_before_both(kept):
+    async with kept.fleet(stub(quarantined=True), stub(name="two")) as fleet:
+        assert fleet.catalog.servers["stub"].state == "quarantined"
+        fleet.become(wanted(stub(quarantined=False), stub("--tools", "1", name="two")))
+        await fleet.settled()
+        assert [each.state for each in fleet.catalog.servers.values()] == ["ready", "quarantined"]
+        kept.baseline.block(stub(), "somebody")
+        fleet.become(wanted(stub(quarantined=False), stub(name="two"), quarantine_enabled=False))
+        await fleet.settled()
+        assert [each.state for each in fleet.catalog.servers.values()] == ["blocked", "ready"]
+        assert "upstream approve stub" in (await refused(fleet, "ping")).message
+
+
+async def test_a_server_that_was_removed_comes_back_as_it_was_approved(kept):
+    async with kept.fleet(stub()) as fleet:
+        fleet.become(wanted())
+        fleet.become(wanted(stub("--tools", "1", auto_approve_tool_changes=True)))
+        assert fleet.catalog.servers["stub"].state == "quarantined"
+        fleet.become(wanted(stub()))
+        await fleet.settled()
+        assert await fleet.call("stub", "ping", {})
+        fleet.become(wanted(stub(name="renamed")))
+        assert fleet.catalog.servers["renamed"].state == "quarantined"
+
+
+@pytest.mark.parametrize(
+    ("own", "everywhere"),
+    [({"auto_approve_tool_changes": True}, {}), ({}, {"quarantine_enabled": False})],
+)
+async def test_approval_of_changes_can_be_turned_off(kept, own, everywhere):
+    async with kept.fleet(stub(**own), **everywhere) as fleet:
+        await fleet.call("stub", "grow", {"name": "grown"})
+        await until(lambda: "grown" in tools(fleet))
+        kept.baseline.block_tools(stub(), [tools(fleet)["grown"]], "somebody")
+        fleet.reconsider()
+        assert held(fleet) == {"grown": "blocked"} and not fleet.catalog.servers["stub"].waiting
+
+
+@pytest.mark.threat("A1")
+async def test_records_that_cannot_be_read_trust_nobody(kept):
+    async with kept.fleet(stub()):
+        pass
+    kept.file.write_bytes(b"no database at all, but longer than a header of one" * 100)
+    with pytest.raises(SettingsError, match=r"approvals\.sqlite3 can't be read"):
+        async with open_baseline(kept.file):
+            pass
+
+
+@pytest.mark.threat("A2")
+async def test_a_server_in_quarantine_runs_for_an_inspection_alone(kept):
+    starts = kept.folder / "starts"
+    server = stub("--starts", str(starts), quarantined=True)
+    async with kept.fleet(server) as fleet:
+        assert not starts.exists()
+        seen = await fleet.look("stub")
+        assert "ping" in seen.tools and not tools(fleet)
+        (pid,) = starts.read_text(encoding="utf-8").split()
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
