@@ -5,9 +5,18 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import settings
 
 # Nobody's keyring is touched, whatever this machine has: not here, not in daemons that tests start.
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
+
+settings.register_profile("suite", max_examples=50, deadline=None)
+settings.load_profile("suite")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: tests of processes wait as much as they work."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 4
 
 
 @pytest.fixture
