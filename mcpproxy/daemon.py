@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import anyio
 
 from mcpproxy import __version__, approvals, gates, keptcode, request
 from mcpproxy.baseline import Baseline, open_baseline
-from mcpproxy.catalog import Catalog, Tool
+from mcpproxy.catalog import Catalog
 from mcpproxy.codecache import CodeCache, Kept
 from mcpproxy.configuration import Configuration, differences
 from mcpproxy.discovery import Discovery
@@ -36,6 +35,7 @@ from mcpproxy.tokens import Tokens
 from mcpproxy.upstream.connection import Client
 from mcpproxy.upstream.fleet import Fleet, open_fleet
 from mcpproxy.vault import Vault
+from mcpproxy.view import View
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +106,9 @@ class Daemon:
         """The catalog as this caller sees it: what it may not use isn't in it."""
         return self._views.seen(self.fleet.catalog, caller.scope)
 
+    def view(self, caller: Caller) -> View:
+        return View(caller, self.fleet, self._views, self.discovery, self.tokens)
+
     async def execute(
         self,
         body: Mapping[str, Any],
@@ -157,7 +160,7 @@ class Daemon:
             if self._stopping:
                 raise Refused("EXECUTION_FAILED", STOPPING)
             self._pace(caller)
-        settings, view = self.settings, View(self, caller)
+        settings, view = self.settings, self.view(caller)
         trail = Trail(self.journal, caller.name, request_id)
         execution = Execution(
             wanted,
@@ -244,7 +247,7 @@ class Daemon:
 
         Raises `CallError`.
         """
-        view = View(self, caller)
+        view = self.view(caller)
         with direct_call(self.journal, server, tool, arguments, caller.name) as call:
             found = view.find(server, tool)
             if found is not None:
@@ -341,36 +344,6 @@ def waiting(catalog: Catalog) -> list[dict[str, Any]]:
         for server in catalog.servers.values()
         if server.state == "quarantined" or server.waiting
     ]
-
-
-class View:
-    """The servers behind us, and what can be found out of them, as one caller sees it."""
-
-    def __init__(self, daemon: Daemon, caller: Caller) -> None:
-        self._daemon = daemon
-        self._caller = caller
-
-    @property
-    def catalog(self) -> Catalog:
-        return self._daemon.catalog_for(self._caller)
-
-    def find(self, server: str, tool: str) -> Tool | None:
-        return gates.find(self.catalog, self._caller, server, tool)
-
-    async def call(
-        self, server: str, tool: str, arguments: Mapping[str, Any], **more: Any
-    ) -> dict[str, Any]:
-        gate = partial(gates.check_tool, self._caller)
-        return await self._daemon.fleet.call(server, tool, arguments, gate=gate, **more)
-
-    async def known(self, names: list[str] | None = None) -> None:
-        await self._daemon.fleet.known(list(self.catalog.servers) if names is None else names)
-
-    def search(self, query: object, limit: object, server: object) -> dict[str, Any]:
-        return self._daemon.discovery.search_tools(query, limit, server, self._caller)
-
-    def describe(self, name: object) -> dict[str, Any]:
-        return self._daemon.discovery.describe_tool(name, self._caller)
 
 
 @asynccontextmanager

@@ -64,6 +64,15 @@ def check_server(caller: Caller, server: str) -> None:
         )
 
 
+def check_token(valid: bool) -> None:
+    """Raises `CallError` where the caller's token has come to its end while it was at work."""
+    if not valid:
+        raise CallError(
+            "ACCESS_DENIED",
+            "this token was revoked, renewed or has expired since this began; an operator can say which",
+        )
+
+
 def named(caller: Caller) -> str:
     """The servers of the caller's own scope, in words."""
     return ", ".join(sorted(caller.scope.servers or ())) or "none"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -68,6 +68,8 @@ class Caller:
     permissions: frozenset[Permission] = EVERYTHING
     ceilings: Ceilings = UNLIMITED
     profile: Profile | None = None
+    token: str = field(default="", repr=False)
+    """The hash of its token: another one once that was given a new secret."""
 
     @property
     def admin(self) -> bool:

@@ -65,6 +65,7 @@ class Token:
         return Caller(
             name=self.name,
             rank="token",
+            token=self.hash,
             servers=None if ALL in self.servers else frozenset(self.servers),
             permissions=frozenset(self.permissions),
             ceilings=Ceilings(
@@ -113,6 +114,11 @@ class Tokens:
 
     def expired(self, token: Token) -> bool:
         return token.expires <= self._clock()
+
+    def hold(self, caller: Caller) -> bool:
+        """Whether the token that a caller came in with is still one, as it was."""
+        now = self._clock()
+        return any(t.hash == caller.token and t.expires > now for t in self._current()[1])
 
     def _current(self) -> tuple[bytes, tuple[Token, ...]]:
         now = signature(self.file), signature(self.key_file)

@@ -96,6 +96,7 @@ MORE = {
         "annotations": {"readOnlyHint": True},
     },
     "get_user": {"annotations": {"readOnlyHint": True}},
+    "delete": {"annotations": {"readOnlyHint": False}},
 }
 NOISE = b'not a message\n\n[1, 2]\n\xff\xfe\n{"half": \n{"jsonrpc":"2.0","id":987654,"result":{}}\n'
 MALFORMED = [

@@ -32,7 +32,7 @@ LAYERS = [
         "connections",
     },
     {"daemon"},
-    {"execution", "discovery", "configuration", "keptcode"},
+    {"execution", "discovery", "configuration", "keptcode", "view"},
     {"request", "script", "declarations", "search", "synonyms", "typings", "hints"},
     {"sandbox", "upstream", "scripts", "codecache", "tokens", "vault", "journal", "baseline"},
     {"gates", "entries", "approvals", "suspicion"},

@@ -90,6 +90,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_guard::test_mcp_wants_a_key_when_told_so_or_when_others_can_reach_it",
         "test_guard::test_without_a_configured_key_no_key_is_right",
         "test_guard::test_whoever_comes_through_a_reverse_proxy_needs_a_key",
+        "test_access::test_nobody_gets_in",
     ),
     "L2": (
         "test_paths::test_a_private_directory_is_this_user_s_alone",
@@ -125,6 +126,15 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_policy::test_a_caller_can_call_what_it_sees_and_nothing_else",
         "test_policy::test_what_is_hidden_and_what_is_not_there_get_the_same_answers",
         "test_profiles::test_only_an_administrator_hears_which_profiles_there_are",
+        "test_access::test_a_profile_that_is_not_there",
+        "test_access::test_calls_of_a_script",
+        "test_access::test_calls_through_a_profile",
+        "test_access::test_direct_calls_over_mcp",
+        "test_access::test_direct_calls_over_rest",
+        "test_access::test_no_answer_names_what_the_caller_may_not_know",
+        "test_access::test_only_a_token_is_kept_from_the_names_of_stored_scripts",
+        "test_access::test_prompts_and_resources_are_those_of_its_servers",
+        "test_access::test_what_is_listed_is_what_can_be_called",
     ),
     "L6": (
         "test_guard::test_a_token_is_let_in_by_its_name_until_it_expires_or_is_revoked",
@@ -133,8 +143,15 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_tokens::test_files_that_are_damaged_let_nobody_in",
         "test_tokens::test_what_is_remembered_of_peers_is_bounded",
         "test_tokens::test_wrong_keys_of_one_peer_have_to_wait_and_no_other_peer_does",
+        "test_access::test_a_script_calls_nothing_more_when_its_token_is_revoked",
+        "test_access::test_calls_of_a_script",
+        "test_access::test_nobody_gets_in",
     ),
-    "L7": ("test_policy::test_only_an_administrator_is_one",),
+    "L7": (
+        "test_policy::test_only_an_administrator_is_one",
+        "test_access::test_an_operator_s_act_is_nobody_else_s",
+        "test_access::test_no_tool_over_mcp_is_an_operator_s_act",
+    ),
     # the record of it all
     "J1": (
         "test_journal::test_a_daemon_that_is_killed_under_load_has_a_record_of_all_that_it_answered",

@@ -1,0 +1,489 @@
+"""Callers x surfaces x acts, against one daemon: what each may, what each sees, what each is told.
+
+What is expected is worked out here from a few lines of rules, apart from the code that is tested.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from asgi import Answer
+from daemon_process import open_process
+from running import KEY, Serving
+from upstreams import STUB
+
+from mcpproxy.rest.api import open_api
+from mcpproxy.tokens import Tokens
+
+ERA = "2026-07-28"
+META = {
+    "io.modelcontextprotocol/protocolVersion": ERA,
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+SECRET = "hush"
+"""The name of a server that some may not know of, a word of its prompts, and part of its addresses."""
+SERVERS = ("open", SECRET)
+WORDS = {"open": "plain", SECRET: SECRET}
+NEEDS = {"add": "read", "ping": "write", "delete": "destructive"}
+ARGUMENTS = {"add": {"a": 1, "b": 2}}
+ABSENT = ("nope", "deleet")
+CALLS = [*itertools.product(SERVERS, (*NEEDS, *ABSENT)), ("nowhere", "add")]
+
+EVERY = ("read", "write", "destructive")
+RIGHTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    # caller: the servers and permissions that it has
+    "admin": ((*SERVERS, "*"), EVERY),
+    "socket": ((*SERVERS, "*"), EVERY),
+    "anonymous": ((*SERVERS, "*"), EVERY),
+    "reader": (("open",), ("read",)),
+    "writer": (("open",), ("read", "write")),
+    "owner": (("open",), EVERY),
+    "reader of all": ((*SERVERS, "*"), ("read",)),
+    "all": ((*SERVERS, "*"), EVERY),
+    "lost": (("nowhere",), EVERY),
+}
+TOKENS = [name for name in RIGHTS if name not in ("admin", "socket", "anonymous")]
+PROFILED = {
+    # caller at /mcp/p/PROFILE: its servers there
+    ("anonymous", "public"): ("open",),
+    ("admin", "public"): ("open",),
+    ("owner", "public"): ("open",),
+    ("owner", "private"): (),
+    ("all", "private"): (SECRET,),
+}
+NOBODY = ("wrong key", "revoked", "expired", "no key")
+
+
+def expected(caller: str, server: str, tool: str, profile: str | None = None) -> str | None:
+    """The code of the refusal, None for a call that goes out."""
+    servers, permissions = RIGHTS[caller]
+    if server not in servers and "*" not in servers:
+        return "ACCESS_DENIED"
+    if profile is not None and server not in PROFILED[caller, profile]:
+        return "SERVER_NOT_ALLOWED"
+    if server not in SERVERS:
+        return "SERVER_NOT_FOUND"
+    if NEEDS.get(tool) in permissions:
+        return None
+    return "TOOL_NOT_FOUND" if permissions == EVERY else "PERMISSION_DENIED"
+
+
+def visible(caller: str, profile: str | None = None) -> set[str]:
+    return {
+        f"{server}:{tool}"
+        for server, tool in itertools.product(SERVERS, NEEDS)
+        if expected(caller, server, tool, profile) is None
+    }
+
+
+class Doors:
+    """One connection to the daemon, and the secrets of everybody who comes to it."""
+
+    def __init__(self, serving: Serving) -> None:
+        self.serving = serving
+        self.connection = serving.connect()
+        self.local = serving.connect(local=True)
+        kept = Tokens(serving.home.places.state)
+        self.keys = {"admin": KEY, "wrong key": "wrong"}
+        for name in TOKENS:
+            servers, permissions = RIGHTS[name]
+            self.keys[name] = kept.create(
+                {
+                    "name": name.replace(" ", "-"),
+                    "servers": ["*"] if "*" in servers else list(servers),
+                    "permissions": list(permissions),
+                }
+            )["token"]
+        self.keys["revoked"] = kept.create({"name": "gone", "servers": ["*"]})["token"]
+        kept.revoke("gone")
+        past = Tokens(serving.home.places.state, clock=lambda: 1_000_000.0)
+        self.keys["expired"] = past.create({"name": "late", "servers": ["*"]})["token"]
+
+    def ask(self, caller: str, verb: str, path: str, body: Any = None, **headers: str) -> Answer:
+        connection = self.local if caller == "socket" else self.connection
+        given = {"Content-Type": "application/json", **headers}
+        if caller in self.keys:
+            given["X-API-Key"] = self.keys[caller]
+        connection.request(verb, path, None if body is None else json.dumps(body), given)
+        response = connection.getresponse()
+        found = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, found, response.read().decode())
+
+    def mcp(self, caller: str, path: str, method: str, **params: Any) -> Any:
+        """The result of a request to an MCP face, or its error."""
+        named = params.get("name") or params.get("uri")
+        headers = {
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": ERA,
+            "Mcp-Method": method,
+            **({"Mcp-Name": named} if named else {}),
+        }
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
+        answer = self.ask(caller, "POST", path, body, **headers)
+        return answer.body.get("result", answer.body.get("error"))
+
+    def tool(self, caller: str, path: str, name: str, arguments: Any) -> Any:
+        """What one of our own tools says, as data."""
+        result = self.mcp(caller, path, "tools/call", name=name, arguments=arguments)
+        return json.loads(result["content"][0]["text"])
+
+    def run(self, caller: str, code: str, **body: Any) -> Any:
+        """What a program gives: over REST, or for who has no key over MCP."""
+        if caller == "anonymous":
+            return self.tool(caller, "/mcp", "code_execution", {"code": code, **body})
+        return self.ask(caller, "POST", "/api/v1/code/exec", {"code": code, **body}).body
+
+
+@pytest.fixture(scope="module")
+def doors() -> Iterator[Doors]:
+    stub = {"command": sys.executable, "args": ["-I", "-S", STUB, "--library"]}
+    listed = [{"name": name, **stub, "args": [*stub["args"], word]} for name, word in WORDS.items()]
+    profiles = {"public": ["open"], "private": [SECRET]}
+    with open_process(mcpServers=listed, profiles=profiles, code_execution_pool_size=2) as serving:
+        serving.home.script("known.js", "1")
+        made = Doors(serving)
+        yield made
+        made.connection.close()
+        made.local.close()
+
+
+# ── calling ─────────────────────────────────────────────────────────────────────────────────────
+
+EACH = """
+const got = {};
+for (const [server, tool, args] of input.calls) {
+  const lone = call_tool(server, tool, args);
+  const [batched] = call_tools([{server, tool, args}]);
+  let typed = null;
+  try { await tools[server][tool](args) } catch (e) { typed = e.code ?? "NO_SUCH_NAME" }
+  got[`${server}:${tool}`] = [lone.error?.code ?? null, batched.error?.code ?? null, typed];
+}
+return got;
+"""
+
+
+def given(server: str, tool: str) -> list[Any]:
+    return [server, tool, ARGUMENTS.get(tool, {})]
+
+
+@pytest.mark.parametrize("caller", RIGHTS)
+@pytest.mark.threat("L5", "L6")
+def test_calls_of_a_script(doors, caller):
+    reply = doors.run(caller, EACH, input={"calls": [given(*call) for call in CALLS]})
+    assert reply["ok"], reply
+    for server, tool in CALLS:
+        code = expected(caller, server, tool)
+        lone, batched, typed = reply["value"][f"{server}:{tool}"]
+        assert (lone, batched) == (code, code), (server, tool)
+        # What a script can't see it can't name; the names of a server's tools are the server's.
+        seen = server in SERVERS and code not in ("ACCESS_DENIED", "SERVER_NOT_FOUND")
+        assert typed == (code if seen else "NO_SUCH_NAME"), (server, tool)
+
+
+@pytest.mark.parametrize("caller", RIGHTS)
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/call", "/mcp/all"])
+@pytest.mark.threat("L5")
+def test_direct_calls_over_mcp(doors, caller, path):
+    for server, tool in CALLS:
+        arguments = ARGUMENTS.get(tool, {})
+        for name, given in (
+            ("call_tool", {"name": f"{server}:{tool}", "args": arguments}),
+            (f"{server}__{tool}", arguments),
+        ):
+            result = doors.mcp(caller, path, "tools/call", name=name, arguments=given)
+            code = expected(caller, server, tool)
+            # A name that is no tool at all is no server either.
+            code = "TOOL_NOT_FOUND" if code == "SERVER_NOT_FOUND" else code
+            found = (
+                json.loads(result["content"][0]["text"])["error"]["code"]
+                if result.get("isError")
+                else None
+            )
+            assert found == code, (name, result)  # fmt: skip
+
+
+@pytest.mark.parametrize("caller", [each for each in RIGHTS if each != "anonymous"])
+@pytest.mark.threat("L5")
+def test_direct_calls_over_rest(doors, caller):
+    for server, tool in CALLS:
+        body = {"tool_name": f"{server}:{tool}", "arguments": ARGUMENTS.get(tool, {})}
+        answer = doors.ask(caller, "POST", "/api/v1/tools/call", body)
+        code = expected(caller, server, tool)
+        if code is None:
+            assert answer.status == 200
+        else:
+            refused = (404, "NOT_FOUND") if code.endswith("NOT_FOUND") else (403, code)
+            assert (answer.status, answer.body["error"]["code"]) == refused
+
+
+@pytest.mark.parametrize(("caller", "profile"), PROFILED)
+@pytest.mark.threat("L5")
+def test_calls_through_a_profile(doors, caller, profile):
+    calls = {"calls": [given(*call) for call in CALLS]}
+    path = f"/mcp/p/{profile}"
+    reply = doors.tool(caller, path, "code_execution", {"code": EACH, "input": calls})
+    assert reply["ok"], reply
+    for server, tool in CALLS:
+        code = expected(caller, server, tool, profile)
+        assert reply["value"][f"{server}:{tool}"][0] == code, (server, tool)
+    listed = doors.mcp(caller, f"{path}/all", "tools/list")["tools"]
+    names = {tool["name"].replace("__", ":", 1) for tool in listed}
+    assert names & every_name() == visible(caller, profile)
+    assert {name.partition(":")[0] for name in names} == set(PROFILED[caller, profile])
+    assert doors.mcp(caller, f"{path}/call", "tools/list")["tools"][2]["name"] == "call_tool"
+
+
+def every_name() -> set[str]:
+    return {f"{server}:{tool}" for server, tool in itertools.product(SERVERS, NEEDS)}
+
+
+# ── seeing ──────────────────────────────────────────────────────────────────────────────────────
+
+LOOKS = {
+    "names": "Object.keys(tools).flatMap(s => Object.keys(tools[s]).map(t => `${s}:${t}`))",
+    "search": 'const r = await search_tools("add two numbers, ping, delete hush", {limit: 50}); r',
+    "describe": 'try { await describe_tool("hush:ad") } catch (e) { return e.message }',
+    "typo": "try { tools.hash.add } catch (e) { return e.message }",
+    "call": 'call_tool("hash", "add", {}).error.message + call_tool("open", "delet", {}).error.message',
+}
+
+
+def looks(doors: Doors, caller: str) -> Iterator[tuple[str, str]]:
+    """Everything that a caller can look at, as text."""
+    for what, code in LOOKS.items():
+        yield f"script: {what}", json.dumps(doors.run(caller, code))
+    for path in ("/mcp", "/mcp/call", "/mcp/all"):
+        for name, arguments in (
+            ("search_tools", {"query": "add two numbers or delete", "limit": 50}),
+            ("search_tools", {"query": "ping", "server": "hash"}),
+            ("list_servers", {}),
+            ("get_functions", {"functions": ["open:delet", "hush:add", "hash:add", "ad"]}),
+            ("call_tool", {"name": "hash:ad"}),
+            ("call_tool", {"name": "ad"}),
+            ("run_cached_code", {"cache_id": "0" * 64}),
+        ):
+            found = doors.mcp(caller, path, "tools/call", name=name, arguments=arguments)
+            yield f"{path} {name}", json.dumps(found)
+        yield f"{path} tools", json.dumps(doors.mcp(caller, path, "tools/list"))
+    for method, params in (
+        ("prompts/list", {}), ("prompts/get", {"name": "hash__greet"}), ("resources/list", {}),
+        ("resources/templates/list", {}), ("resources/read", {"uri": "file:///nothing"}),
+    ):  # fmt: skip
+        yield method, json.dumps(doors.mcp(caller, "/mcp/all", method, **params))
+    if caller != "anonymous":
+        for path in (
+            "tools", "servers", "status", "tools?server=hash", "tools/search?q=add+numbers+delete",
+            "tools/open:delet", "tools/hash:ad",
+        ):  # fmt: skip
+            yield path, doors.ask(caller, "GET", f"/api/v1/{path}").text
+
+
+def named_by_caller(text: str) -> str:
+    """Without what only repeats the question."""
+    for asked in ("hush:add", "hush:ad", "delete hush"):
+        text = text.replace(f'"{asked}', "").replace(f'\\"{asked}\\', "").replace(asked, "")
+    return text
+
+
+@pytest.mark.parametrize("caller", ["reader", "writer", "owner", "lost"])
+@pytest.mark.threat("L5")
+def test_no_answer_names_what_the_caller_may_not_know(doors, caller):
+    looked = dict(looks(doors, caller))
+    assert {where for where, text in looked.items() if SECRET in named_by_caller(text)} == set()
+
+
+@pytest.mark.parametrize("caller", ["admin", "all"])
+def test_these_looks_would_have_found_it(doors, caller):
+    # Or the test above could not fail.
+    found = {where for where, text in looks(doors, caller) if SECRET in named_by_caller(text)}
+    assert found >= {
+        "script: names", "script: search", "script: describe", "script: typo", "script: call",
+        "/mcp search_tools", "/mcp list_servers", "/mcp get_functions", "/mcp/call call_tool",
+        "/mcp/all tools", "prompts/list", "resources/list", "resources/templates/list",
+        "tools", "servers", "tools?server=hash", "tools/search?q=add+numbers+delete", "tools/hash:ad",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("caller", RIGHTS)
+@pytest.mark.threat("L5")
+def test_what_is_listed_is_what_can_be_called(doors, caller):
+    mine = visible(caller)
+    direct = {
+        tool["name"].replace("__", ":", 1)
+        for tool in doors.mcp(caller, "/mcp/all", "tools/list")["tools"]
+    }
+    in_script = set(doors.run(caller, LOOKS["names"])["value"])
+    assert direct & every_name() == in_script & every_name() == mine
+    assert direct == in_script
+    listed = doors.tool(caller, "/mcp", "list_servers", {})["servers"]
+    assert {f"{each['name']}:{name}" for each in listed for name in each.get("names", ())} == direct
+    found = doors.tool(caller, "/mcp", "get_functions", {"functions": sorted(every_name())})
+    assert {each["name"] for each in found["functions"]} == mine
+    if caller != "anonymous":
+        over_rest = doors.ask(caller, "GET", "/api/v1/tools").body["data"]["tools"]
+        assert {f"{tool['server']}:{tool['name']}" for tool in over_rest} == direct
+
+
+@pytest.mark.parametrize("caller", RIGHTS)
+@pytest.mark.threat("L5")
+def test_prompts_and_resources_are_those_of_its_servers(doors, caller):
+    mine = {server for server in SERVERS if server in RIGHTS[caller][0]}
+    prompts = doors.mcp(caller, "/mcp/all", "prompts/list")["prompts"]
+    assert {each["name"].partition("__")[0] for each in prompts} == mine
+    for server in SERVERS:
+        name = f"{server}__greet"
+        found = doors.mcp(caller, "/mcp/all", "prompts/get", name=name, arguments={"who": "x"})
+        assert ("messages" in found) is (server in mine)
+        uri = f"mcpproxy://resources/{server}/file:///shared"
+        read = doors.mcp(caller, "/mcp/all", "resources/read", uri=uri)
+        # To whom it is no server of ours, this is an address like any other, of the servers it has.
+        assert (f"{WORDS[server]} has file:///shared" in json.dumps(read)) is (server in mine)
+
+
+# ── operators' acts, scripts, doors ─────────────────────────────────────────────────────────────
+
+
+def operators_routes() -> list[tuple[str, str]]:
+    class Any_:
+        """Stands for all that an area takes of the daemon when its routes are made."""
+
+        def __getattr__(self, name: str) -> Any:
+            return self
+
+    routes = open_api(Any_()).all  # type: ignore[arg-type]
+    return [
+        (each.method, each.path.replace("{name}", "open").replace("{", "").replace("}", ""))
+        for each in routes
+        if each.operators
+    ]
+
+
+@pytest.mark.parametrize("caller", [*TOKENS, "anonymous"])
+@pytest.mark.threat("L7")
+def test_an_operator_s_act_is_nobody_else_s(doors, caller):
+    routes = operators_routes()
+    assert ("POST", "/api/v1/tokens") in routes and len(routes) >= 12
+    for method, path in routes:
+        answer = doors.ask(caller, method, path, {} if method != "GET" else None)
+        allowed = (401, "UNAUTHORIZED") if caller == "anonymous" else (403, "FORBIDDEN")
+        assert (answer.status, answer.body["error"]["code"]) == allowed, path
+        assert answer.body["ok"] is answer.body["success"] is False
+
+
+@pytest.mark.parametrize("caller", ["admin", "socket"])
+def test_an_operator_may(doors, caller):
+    for path in ("tokens", "tokens/reader", "servers/open", "servers/open/logs", "code/scripts"):
+        assert doors.ask(caller, "GET", f"/api/v1/{path}").status == 200
+
+
+@pytest.mark.parametrize("caller", RIGHTS)
+@pytest.mark.threat("L7")
+def test_no_tool_over_mcp_is_an_operator_s_act(doors, caller):
+    names = {
+        tool["name"]
+        for path in ("/mcp", "/mcp/call")
+        for tool in doors.mcp(caller, path, "tools/list")["tools"]
+    }
+    assert names == {
+        "code_execution", "search_tools", "get_functions", "list_servers", "run_cached_code", "call_tool",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("caller", RIGHTS)
+@pytest.mark.threat("L5")
+def test_only_a_token_is_kept_from_the_names_of_stored_scripts(doors, caller):
+    reply = doors.tool(caller, "/mcp", "code_execution", {"script": "unknown"})
+    message = reply["error"]["message"]
+    assert reply["error"]["code"] == "SCRIPT_NOT_FOUND"
+    assert ("known" in message.replace("unknown", "").replace("know the", "")) is (
+        caller not in TOKENS
+    )
+    assert (str(doors.serving.home.folder) in message) is (caller not in TOKENS)
+    assert doors.tool(caller, "/mcp", "code_execution", {"script": "known"})["value"] == 1
+    if caller in TOKENS:
+        answer = doors.ask(caller, "GET", "/api/v1/code/scripts")
+        assert (answer.status, answer.body["success"]) == (403, False)
+        assert answer.body["error"].startswith("Agent tokens cannot list stored scripts")
+
+
+@pytest.mark.parametrize("nobody", NOBODY)
+@pytest.mark.threat("L1", "L6")
+def test_nobody_gets_in(doors, nobody):
+    for verb, path in (
+        ("GET", "/api/v1/status"), ("GET", "/api/v1/tools"), ("POST", "/api/v1/code/exec"),
+        ("POST", "/api/v1/tools/call"), ("GET", "/api/v1/nothing"), ("GET", "/"),
+        *((("POST", "/mcp"), ("POST", "/mcp/all"), ("POST", "/mcp/p/public")) if nobody != "no key" else ()),
+    ):  # fmt: skip
+        answer = doors.ask(nobody, verb, path, {} if verb == "POST" else None)
+        assert answer.status == 401, (verb, path, answer.text)
+        assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("caller", RIGHTS)
+@pytest.mark.threat("L5")
+def test_a_profile_that_is_not_there(doors, caller):
+    answer = doors.ask(caller, "POST", "/mcp/p/pubic/all", {})
+    assert (answer.status, answer.body["error"]["data"]["code"]) == (404, "NOT_FOUND")
+    assert ("'public'" in answer.text) is (caller in ("admin", "socket"))
+
+
+# ── ceilings ────────────────────────────────────────────────────────────────────────────────────
+
+
+def made(doors: Doors, name: str, **wanted: Any) -> str:
+    body = {"name": name, "servers": ["open"], "permissions": list(EVERY), **wanted}
+    doors.keys[name] = doors.ask("admin", "POST", "/api/v1/tokens", body).body["data"]["token"]
+    return name
+
+
+def test_a_token_s_ceilings_clamp_what_a_request_asks_for(doors):
+    caller = made(doors, "clamped", max_timeout_ms=300, max_tool_calls=1)
+    code = 'call_tool("open", "ping", {}); call_tool("open", "ping", {}).error.code'
+    for options in ({}, {"max_tool_calls": 0}, {"max_tool_calls": 50}):
+        reply = doors.run(caller, code, options=options)
+        assert reply["value"] == "MAX_TOOL_CALLS_EXCEEDED"
+        assert bool(reply.get("warnings")) is bool(options)
+    reply = doors.run(caller, "for (;;) {}", options={"timeout_ms": 600_000})
+    assert reply["error"]["message"].startswith("JavaScript execution timed out after 300 ms")
+
+
+def test_more_executions_than_a_minute_may_have_are_refused_with_a_time(doors):
+    caller = made(doors, "paced", max_executions_per_minute=2)
+    body = {"code": "1"}
+    answers = [doors.ask(caller, "POST", "/api/v1/code/exec", body) for _ in range(3)]
+    assert [each.status for each in answers] == [200, 200, 429]
+    error = answers[2].body["error"]
+    assert error["code"] == "RATE_LIMITED" and 0 < error["retry_after_ms"] <= 60_000
+    assert 1 <= int(answers[2].headers["retry-after"]) <= 60
+    over_mcp = doors.tool(caller, "/mcp", "code_execution", body)
+    assert over_mcp["error"]["code"] == "RATE_LIMITED"
+    assert doors.run("reader", "1")["value"] == 1
+
+
+@pytest.mark.threat("L6")
+def test_a_script_calls_nothing_more_when_its_token_is_revoked(doors):
+    caller = made(doors, "doomed")
+    admin = doors.serving.connect()
+    headers = {"Content-Type": "application/json", "X-API-Key": doors.keys[caller]}
+    code = (
+        'await tools.open.stats({reset: true}); for (;;) { const r = call_tool("open", "ping", {});'
+        " if (!r.ok) return r.error.code; await sleep(5) }"
+    )
+    doors.connection.request("POST", "/api/v1/code/exec", json.dumps({"code": code}), headers)
+    with_key = {"X-API-Key": KEY}
+    while True:
+        body = json.dumps({"tool_name": "open:stats"})
+        admin.request("POST", "/api/v1/tools/call", body, {**headers, **with_key})
+        if json.loads(admin.getresponse().read())["data"]["structuredContent"]["total"]:
+            break
+    admin.request("DELETE", "/api/v1/tokens/doomed", None, with_key)
+    admin.getresponse().read()
+    admin.close()
+    reply = json.loads(doors.connection.getresponse().read())
+    assert reply["value"] == "ACCESS_DENIED"
