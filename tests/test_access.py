@@ -469,21 +469,21 @@ def test_more_executions_than_a_minute_may_have_are_refused_with_a_time(doors):
 @pytest.mark.threat("L6")
 def test_a_script_calls_nothing_more_when_its_token_is_revoked(doors):
     caller = made(doors, "doomed")
-    admin = doors.serving.connect()
-    headers = {"Content-Type": "application/json", "X-API-Key": doors.keys[caller]}
-    code = (
-        'await tools.open.stats({reset: true}); for (;;) { const r = call_tool("open", "ping", {});'
-        " if (!r.ok) return r.error.code; await sleep(5) }"
+    doors.ask(
+        "admin",
+        "POST",
+        "/api/v1/tools/call",
+        {"tool_name": "open:stats", "arguments": {"reset": True}},
     )
-    doors.connection.request("POST", "/api/v1/code/exec", json.dumps({"code": code}), headers)
-    with_key = {"X-API-Key": KEY}
-    while True:
-        body = json.dumps({"tool_name": "open:stats"})
-        admin.request("POST", "/api/v1/tools/call", body, {**headers, **with_key})
-        if json.loads(admin.getresponse().read())["data"]["structuredContent"]["total"]:
-            break
-    admin.request("DELETE", "/api/v1/tokens/doomed", None, with_key)
-    admin.getresponse().read()
-    admin.close()
-    reply = json.loads(doors.connection.getresponse().read())
+    code = 'for (;;) { const r = call_tool("open", "ping", {}); if (!r.ok) return r.error.code; await sleep(5) }'
+    other = doors.serving.connect()
+    headers = {"Content-Type": "application/json", "X-API-Key": doors.keys[caller]}
+    other.request("POST", "/api/v1/code/exec", json.dumps({"code": code}), headers)
+    seen = 0
+    while not seen:
+        answer = doors.ask("admin", "POST", "/api/v1/tools/call", {"tool_name": "open:stats"})
+        seen = answer.body["data"]["structuredContent"]["total"]
+    assert doors.ask("admin", "DELETE", "/api/v1/tokens/doomed").status == 200
+    reply = json.loads(other.getresponse().read())
+    other.close()
     assert reply["value"] == "ACCESS_DENIED"
