@@ -12,6 +12,7 @@ from textwrap import dedent
 from typing import Any
 
 import anyio
+import anyio.abc
 
 from mcpproxy.upstream.toolpack import reading
 from mcpproxy.upstream.toolpack.source import PackSource, open_pack
@@ -93,3 +94,14 @@ async def open_tools(
         assert isinstance(source, PackSource)
         with anyio.fail_after(20):
             yield Opened(source, said, told)
+
+
+@asynccontextmanager
+async def serving_site(kind: type[Any]) -> AsyncIterator[Any]:
+    """A server on this machine, made of its port; it answers each connection by `serve`."""
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    site = kind(listener.extra(anyio.abc.SocketAttribute.local_port))
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, site.serve)
+        yield site
+        tasks.cancel_scope.cancel()

@@ -131,6 +131,7 @@ async def test_what_a_program_prints_is_its_result(root, stdout, data):
         assert await pack.call("say", stdout=stdout) == data
 
 
+@pytest.mark.threat("P6")
 @pytest.mark.parametrize(
     ("given", "code", "words"),
     [
@@ -202,6 +203,7 @@ async def pid_in(file: Path) -> int:
     return int(found[0])
 
 
+@pytest.mark.threat("P7")
 async def test_nothing_is_left_of_a_program_that_takes_too_long_ends_or_is_cancelled(
     root, tmp_path
 ):
@@ -223,6 +225,7 @@ async def test_nothing_is_left_of_a_program_that_takes_too_long_ends_or_is_cance
         await until(lambda pid=pid: not alive(pid))
 
 
+@pytest.mark.threat("P7")
 async def test_a_flood_on_stderr_is_cut_and_one_on_stdout_ends_the_program(root):
     flood = "import sys\nwhile True: sys.std{}.write('x' * 9999)\n"
     cli(root, "out", code=flood.format("out"))
@@ -339,6 +342,7 @@ async def test_tools_come_change_and_go_with_their_files(root):
         assert [each["name"] for each in pack.source.prompts()] == ["a.b@1", "a.b"]
 
 
+@pytest.mark.threat("P6")
 async def test_only_what_is_listed_is_in_the_environment(root):
     code = "import json, os\nprint(json.dumps(dict(os.environ)))\n"
     cli(root, "env", code=code, env=["SECRET_WORD", "NOT_SET"])

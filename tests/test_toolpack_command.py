@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 from click.testing import CliRunner
-from packs import ENVIRON, cli, open_tools, put
+from packs import ENVIRON, cli, open_tools, put, serving_site
 from test_fleet import until
 from test_toolpack_http import Site
 from upstreams import wanted
@@ -47,37 +47,22 @@ async def test_a_new_tool_works_as_it_is(tmp_path, kind):
     said = invoke("toolpack", "new", "send-mail.2", "--kind", kind, "--dir", folder).stdout
     assert f"wrote {folder / 'send-mail.2.tool.yaml'}\n" in said
     assert invoke("toolpack", "check", folder).stdout == f"ok  send-mail.2 ({kind})\n"
-    site: Site | None = None
-    async with anyio.create_task_group() as tasks:
+    async with serving_site(Greeter) as site:
         if kind == "http":
-            site = await greeter(tasks)
             file = folder / "send-mail.2.tool.yaml"
             text = file.read_text(encoding="utf-8").replace("https://api.example.com", site.origin)
             file.write_text(f"{text}allow_hosts: [127.0.0.1]\n", encoding="utf-8")
         async with open_tools(folder, {**ENVIRON, "PATH": PATH}) as pack:
-            assert await pack.call("send-mail.2", name="-Ada & Co") == {
-                "greeting": "Hello, -Ada & Co!"
-            }
-        tasks.cancel_scope.cancel()
+            found = await pack.call("send-mail.2", name="-Ada & Co")
+    assert found == {"greeting": "Hello, -Ada & Co!"}
 
 
-async def greeter(tasks) -> Site:
+class Greeter(Site):
     """A site that knows how to greet."""
 
-    class Greeter(Site):
-        async def answer(self, method, target, headers, body):
-            assert target == "/greetings?name=-Ada%20%26%20Co"
-            return 200, "", {"greeting": "Hello, -Ada & Co!"}
-
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    site = Greeter(listener.extra(anyio.abc.SocketAttribute.local_port))
-
-    async def serve():
-        async with listener:
-            await listener.serve(site.serve)
-
-    tasks.start_soon(serve)
-    return site
+    async def answer(self, method, target, headers, body):
+        assert target == "/greetings?name=-Ada%20%26%20Co"
+        return 200, "", {"greeting": "Hello, -Ada & Co!"}
 
 
 def test_a_new_tool_overwrites_nothing_and_has_a_plain_name(tmp_path):

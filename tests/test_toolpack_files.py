@@ -131,6 +131,7 @@ def test_a_file_may_be_called_anything(root, name):
     assert faults(root) == [] and list(read(root).tools) == ["x"]
 
 
+@pytest.mark.threat("P1")
 async def test_and_is_run_as_that_file(root):
     for n, name in enumerate(["--help", "$(id)", "-c", "a;b|c", "line\nbreak"]):
         put(root, f"{name}/{name}.py", f"print('{{\"n\": {n}}}')")
@@ -149,6 +150,7 @@ def test_a_name_in_a_message_is_one_line(root):
 # ── out of the pack ─────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.threat("P5")
 @pytest.mark.parametrize(
     "ref", ["../secret.json", "a/../../secret.json", "link.json", "linked/secret.json", "%2e%2e/secret.json",
             "/etc/hostname", "file:///etc/hostname", "..\\secret.json", "here/", ".", "a\x00b"],
@@ -165,6 +167,7 @@ def test_no_reference_leads_out_of_the_pack(root, ref):
     assert read(root).tools == {}
 
 
+@pytest.mark.threat("P5")
 @pytest.mark.parametrize("linked", ["bad.tool.yaml", "script.py", "prompts/packs/a/b.v1.md"])
 def test_no_link_does(root, linked):
     put(root.parent, "secret", "id: bad\nkind: cli\nentry: cat\n")
@@ -221,6 +224,7 @@ def test_references_become_one_document(root):
 # ── YAML ────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.threat("P5")
 def test_a_small_file_does_not_stand_for_a_huge_one():
     bomb = "a0: &a0 [x, x]\n" + "".join(
         f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40)

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import anyio.abc
 import pytest
-from packs import open_tools, tool
+from packs import open_tools, serving_site, tool
 
 from mcpproxy.upstream.toolpack import fetching
 from mcpproxy.upstream.toolpack.fetching import permitted
@@ -72,12 +72,8 @@ class Site:
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    site = Site(listener.extra(anyio.abc.SocketAttribute.local_port))
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, site.serve)
+    async with serving_site(Site) as site:
         yield site
-        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -144,6 +140,7 @@ async def test_text_is_text(tmp_path, site):
         assert await pack.call("get") == "kein JSON: ü"
 
 
+@pytest.mark.threat("P6")
 async def test_what_one_token_may_see_is_not_kept_for_another(tmp_path, site):
     keyed = {"deterministic": True, "templating": {"cacheKey": "{{input.path}}"}}
     headers = {"X-Token": "{{input.token}}"}
@@ -163,6 +160,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+@pytest.mark.threat("P3")
 @pytest.mark.parametrize("text", HOSTILE)
 async def test_no_value_leaves_its_place_in_the_url(tmp_path, site, text):
     async with open_site(tmp_path, site, "/a/{{input.x}}/z?q={{input.x}}&r=1") as pack:
@@ -173,6 +171,7 @@ async def test_no_value_leaves_its_place_in_the_url(tmp_path, site, text):
     assert len(site.asked) == 1
 
 
+@pytest.mark.threat("P3")
 @pytest.mark.parametrize("text", ["..", ".", "../../admin", "a/../..", "a/./b"])
 async def test_no_path_climbs(tmp_path, site, text):
     async with open_site(tmp_path, site, "/a/{{input.x}}/z") as pack:
@@ -180,6 +179,7 @@ async def test_no_path_climbs(tmp_path, site, text):
     assert code == "EINVAL" and "'..'" in message and site.asked == []
 
 
+@pytest.mark.threat("P3")
 @pytest.mark.parametrize("text", ["a\r\nX-Evil: 1", "a\nb", "a\x00", "a\x7f", "\ud800"])
 async def test_no_value_makes_another_header(tmp_path, site, text):
     async with open_site(tmp_path, site, "/", headers={"X-A": "{{input.x}}"}) as pack:
@@ -187,6 +187,7 @@ async def test_no_value_makes_another_header(tmp_path, site, text):
     assert code == "EINVAL" and site.asked == []
 
 
+@pytest.mark.threat("P4")
 async def test_a_redirect_to_another_host_is_not_followed(tmp_path, site):
     async with open_site(tmp_path, site, "/to?302&http://localhost:PORT/x") as pack:
         code, message = await pack.error("get")
@@ -194,6 +195,7 @@ async def test_a_redirect_to_another_host_is_not_followed(tmp_path, site):
     assert len(site.asked) == 1
 
 
+@pytest.mark.threat("P4")
 async def test_one_that_is_allowed_takes_no_secret_along(tmp_path, site):
     headers = {"X-Token": "t0", "Accept": "a/b"}
     hosts = ["127.0.0.1", "localhost"]
@@ -205,6 +207,7 @@ async def test_one_that_is_allowed_takes_no_secret_along(tmp_path, site):
     assert "x-token" not in found["headers"] and found["headers"]["accept"] == "a/b"
 
 
+@pytest.mark.threat("P4")
 @pytest.mark.parametrize(
     "host",
     ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0"],
@@ -217,6 +220,7 @@ async def test_a_private_address_is_not_reached_however_it_is_spelled(tmp_path, 
     assert "not public" in message or "there is no host" in message
 
 
+@pytest.mark.threat("P4")
 @pytest.mark.parametrize(
     ("address", "allowed", "answer"),
     [
@@ -244,6 +248,7 @@ def test_which_addresses_may_be_reached(address, allowed, answer):
     assert permitted("api.test", ipaddress.ip_address(address), frozenset(allowed)) is answer
 
 
+@pytest.mark.threat("P4")
 async def test_a_name_is_resolved_once_and_all_its_addresses_must_do(tmp_path, site, monkeypatch):
     asked = []
 
@@ -260,6 +265,7 @@ async def test_a_name_is_resolved_once_and_all_its_addresses_must_do(tmp_path, s
     assert asked == ["api.test"] and site.asked == []
 
 
+@pytest.mark.threat("P4")
 async def test_the_connection_goes_to_the_address_that_was_looked_at(tmp_path, site, monkeypatch):
     answers = [[ipaddress.ip_address("127.0.0.1")], []]
 

@@ -57,6 +57,7 @@ def test_in_a_url_each_value_is_encoded_for_its_place(source, text):
     assert render(source, url=True, p="a/?&b") == text
 
 
+@pytest.mark.threat("P2")
 @pytest.mark.parametrize(
     "source",
     [
@@ -73,6 +74,7 @@ def test_the_rest_of_the_language_is_refused_when_the_file_is_read(source):
         Template(source)
 
 
+@pytest.mark.threat("P2")
 @pytest.mark.parametrize(
     "source",
     [
@@ -87,6 +89,7 @@ def test_nothing_of_ours_is_reached(source):
         render(source, s="x", l=["{0.__class__}"])
 
 
+@pytest.mark.threat("P2")
 @pytest.mark.parametrize(
     "source",
     [
@@ -107,6 +110,7 @@ def test_no_request_makes_a_template_run_long_or_grow(source):
     assert time.process_time() - began < 2
 
 
+@pytest.mark.threat("P1")
 async def test_no_value_reaches_a_shell_or_becomes_two_arguments(tmp_path):
     root = tmp_path / "pack"
     cli(root, "echo", "{{ input.x }}", "--name={{ input.x }}", "{{ input.x }}{{ input.x }}")
@@ -117,6 +121,7 @@ async def test_no_value_reaches_a_shell_or_becomes_two_arguments(tmp_path):
     assert [path.name for path in root.rglob("*pwned*")] == []
 
 
+@pytest.mark.threat("P1")
 @pytest.mark.parametrize("text", ["-rf", "--output=/tmp/x", "-", "--", "-1x"])
 async def test_no_value_becomes_an_option(tmp_path, text):
     root = tmp_path / "pack"
@@ -129,6 +134,7 @@ async def test_no_value_becomes_an_option(tmp_path, text):
         assert (await pack.call("open", x=-5))["argv"] == ["-5"]
 
 
+@pytest.mark.threat("P1")
 @pytest.mark.parametrize("text", ["a\x00b", "\ud800", "x" * 40_000])
 async def test_what_can_be_no_argument_is_refused(tmp_path, text):
     cli(tmp_path / "pack", "echo", "{{ input.x }}")

@@ -201,4 +201,43 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_approvals::test_who_is_let_in",
         "test_baseline::test_a_server_in_quarantine_runs_for_an_inspection_alone",
     ),
+    # tools from files
+    "P1": (
+        "test_toolpack_templates::test_no_value_reaches_a_shell_or_becomes_two_arguments",
+        "test_toolpack_templates::test_no_value_becomes_an_option",
+        "test_toolpack_templates::test_what_can_be_no_argument_is_refused",
+        "test_toolpack_files::test_and_is_run_as_that_file",
+    ),
+    "P2": (
+        "test_toolpack_templates::test_the_rest_of_the_language_is_refused_when_the_file_is_read",
+        "test_toolpack_templates::test_nothing_of_ours_is_reached",
+        "test_toolpack_templates::test_no_request_makes_a_template_run_long_or_grow",
+    ),
+    "P3": (
+        "test_toolpack_http::test_no_value_leaves_its_place_in_the_url",
+        "test_toolpack_http::test_no_path_climbs",
+        "test_toolpack_http::test_no_value_makes_another_header",
+    ),
+    "P4": (
+        "test_toolpack_http::test_a_redirect_to_another_host_is_not_followed",
+        "test_toolpack_http::test_one_that_is_allowed_takes_no_secret_along",
+        "test_toolpack_http::test_a_private_address_is_not_reached_however_it_is_spelled",
+        "test_toolpack_http::test_which_addresses_may_be_reached",
+        "test_toolpack_http::test_a_name_is_resolved_once_and_all_its_addresses_must_do",
+        "test_toolpack_http::test_the_connection_goes_to_the_address_that_was_looked_at",
+    ),
+    "P5": (
+        "test_toolpack_files::test_no_reference_leads_out_of_the_pack",
+        "test_toolpack_files::test_no_link_does",
+        "test_toolpack_files::test_a_small_file_does_not_stand_for_a_huge_one",
+    ),
+    "P6": (
+        "test_toolpack::test_only_what_is_listed_is_in_the_environment",
+        "test_toolpack::test_a_failure_has_one_of_four_codes",
+        "test_toolpack_http::test_what_one_token_may_see_is_not_kept_for_another",
+    ),
+    "P7": (
+        "test_toolpack::test_nothing_is_left_of_a_program_that_takes_too_long_ends_or_is_cancelled",
+        "test_toolpack::test_a_flood_on_stderr_is_cut_and_one_on_stdout_ends_the_program",
+    ),
 }

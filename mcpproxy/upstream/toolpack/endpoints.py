@@ -64,10 +64,11 @@ class Endpoint:
         except Unfit as error:
             raise Unfit(f"entry: {error}") from error
         _check_target(target)
-        headers = [
+        rendered = (
             (name, _value(name, template, {**values, "env": env}))
             for name, template in self.headers
-        ]
+        )
+        headers = [(name, value) for name, value in rendered if value]
         named = {name.lower() for name, _ in headers}
         if "accept" not in named:
             headers.append(("Accept", "application/json, */*;q=0.5"))

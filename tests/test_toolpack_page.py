@@ -1,0 +1,91 @@
+"""docs/toolpacks.md tells the truth: its files are written, its commands run, its lists complete."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from packs import open_tools
+from running import PROGRAM
+
+from mcpproxy import settings
+from mcpproxy.upstream.toolpack.failure import CODES
+from mcpproxy.upstream.toolpack.templating import FILTERS, METHODS, SANDBOX
+from mcpproxy.upstream.toolpack.toolfile import ToolFile
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "toolpacks.md").read_text(encoding="utf-8")
+FILE = re.compile(r"^(?:# |<!-- )(\S+)(?: -->)?\n")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def keys(heading):
+    section = re.split(rf"^#+ {heading}$", PAGE, flags=re.MULTILINE)[1].split("\n## ")[0]
+    cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    return [key for cell in cells for key in re.findall(r"`(\w+)`", cell)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The files of the page, where it says that they are."""
+    for text in [*blocks("yaml"), *blocks("python"), *blocks("markdown")]:
+        named = FILE.match(text)
+        assert named, text
+        path = tmp_path / named[1]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+async def test_its_tool_is_called_and_its_prompt_filled_in(folder):
+    async with open_tools(folder / "tools") as pack:
+        assert await pack.call("shout", text="Grüße") == {"text": "GRÜSSE"}
+        result = await pack.source.prompt("writing.sectioned_draft", {"topic": "bees"})
+        assert "3 sections about bees" in result["messages"][0]["content"]["text"]
+
+
+def test_its_commands_print_what_it_shows(folder):
+    environ = {
+        "HOME": str(folder),
+        "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}",
+        "MCPPROXY_LISTEN": "127.0.0.1:0",
+        "XDG_STATE_HOME": str(folder / "state"),
+        "PYTHON_KEYRING_BACKEND": os.environ["PYTHON_KEYRING_BACKEND"],
+    }
+    for block in blocks("console"):
+        commands = [part for part in re.split(r"^(?=\$ )", block, flags=re.MULTILINE) if part]
+        done = subprocess.run(
+            ["sh", "-c", "\n".join(part.partition("\n")[0].removeprefix("$ ") for part in commands)],
+            env=environ, cwd=folder, capture_output=True, encoding="utf-8", check=False, timeout=50,
+        )  # fmt: skip
+        said = "".join(part.partition("\n")[2] for part in commands)
+        assert done.stdout == said, done.stderr
+
+
+@pytest.mark.parametrize("text", blocks("json"))
+def test_its_configurations_are_valid(tmp_path, text):
+    loaded = settings.check(tmp_path / "c.json", json.loads(text), {})
+    assert loaded.warnings == [] and loaded.settings.servers[0].protocol == "toolpack"
+
+
+def test_its_lists_are_complete():
+    fields = {field.alias or name for name, field in ToolFile.model_fields.items()}
+    assert set(keys("The tool file")) == fields
+    assert keys("Failures") == list(CODES)
+    ours = {"join", "replace", "string", "tojson", "urlencode"}
+    assert ours < SANDBOX.filters.keys()
+    listed = re.search(r"Filters: (.*?)\. Methods: (.*?)\. Loops", PAGE, re.DOTALL)
+    assert re.findall(r"`(\w+)`", listed[1]) == sorted(FILTERS | ours)
+    assert re.findall(r"`(\w+)`", listed[2]) == sorted(METHODS)
+
+
+def test_its_links_lead_somewhere():
+    for target in re.findall(r"\]\(([\w./-]+)\)", PAGE):
+        assert (ROOT / "docs" / target).exists(), target
