@@ -7,6 +7,7 @@ short, the same to the byte for the same catalog, and saying what was left out.
 from __future__ import annotations
 
 import operator
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from mcpproxy.declarations import (
 )
 from mcpproxy.names import LONGEST, ToolId, close, find_tool
 from mcpproxy.policy import LOCAL, Caller
-from mcpproxy.search import Entry, Index
+from mcpproxy.search import Entry, Index, Selection
 from mcpproxy.typings import one_line
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ LIMIT = 8
 MOST = 50
 """Results of one search."""
 
-MOST_INDEXES = 16
-"""Views of the catalog whose index is kept."""
+MOST_SELECTIONS = 64
+"""Views of the catalog for which it is kept what of the index they show."""
 
 MOST_FUNCTIONS = 20
 LONGEST_DESCRIPTION = 700
@@ -57,7 +58,10 @@ class Discovery:
         self._catalog = catalog
         self._kept = kept
         self._lock = threading.Lock()
-        self._indexed: list[tuple[list[Mapping[str, Tool]], Index]] = []
+        self._index = Index()
+        self._indexed: dict[str, Mapping[str, Tool]] = {}
+        """What the index has of each server."""
+        self._selected: list[tuple[list[Mapping[str, Tool]], Selection]] = []
         """The last used last."""
 
     def search_tools(
@@ -71,7 +75,7 @@ class Discovery:
         catalog = self._catalog(caller)
         if server is not None and server not in catalog.servers:
             raise ValueError(no_server(server, catalog))
-        found = [known(name, catalog) for name in self._index(catalog).search(query, server)]
+        found = [known(name, catalog) for name in self._search(query, server, catalog)]
         answer: Json = {
             "tools": [hit(tool) for tool in found[:most]],
             "more": max(len(found) - most, 0),
@@ -124,18 +128,33 @@ class Discovery:
             servers.append(overview(server, names, shown))
         return {"servers": servers}
 
-    def _index(self, catalog: Catalog) -> Index:
-        # A new snapshot may only say that a server is down: its mapping of tools is the same.
-        tools = [server.tools for server in catalog.servers.values()]
+    def _search(self, query: str, server: str | None, catalog: Catalog) -> list[str]:
         with self._lock:
-            found = next((each for each in self._indexed if same(each[0], tools)), None)
-            if found is None:
-                # Of what is seen alone: what is hidden must not even weigh in the ranking.
-                found = tools, Index(entry(tool) for tool in catalog.tools())
-            else:
-                self._indexed.remove(found)
-            self._indexed = [*self._indexed, found][-MOST_INDEXES:]
-            return found[1]
+            # Within the lock: an older snapshot must not take the place of a newer one.
+            self._refresh(self._catalog(LOCAL))
+            return self._index.search(query, server, self._selection(catalog))
+
+    def _refresh(self, whole: Catalog) -> None:
+        """Bring the index up to date: only what changed is indexed again, server by server."""
+        # A new snapshot may only say that a server is down: its mapping of tools is the same.
+        tools = {server.name: server.tools for server in whole.servers.values()}
+        for name in dict.fromkeys([*self._indexed, *tools]):
+            if self._indexed.get(name) is not tools.get(name):
+                self._index.replace(name, map(entry, tools.get(name, {}).values()))
+                self._selected.clear()
+        self._indexed = tools
+
+    def _selection(self, catalog: Catalog) -> Selection:
+        """What of the index this catalog shows: what is hidden must not even weigh in the ranking."""
+        tools = [server.tools for server in catalog.servers.values()]
+        found = next((each for each in self._selected if same(each[0], tools)), None)
+        if found is None:
+            every = same(tools, list(self._indexed.values()))
+            found = tools, self._index.select(None if every else map(id_of, catalog.tools()))
+        else:
+            self._selected.remove(found)
+        self._selected = [*self._selected, found][-MOST_SELECTIONS:]
+        return found[1]
 
 
 def same(before: Sequence[object], after: Sequence[object]) -> bool:
@@ -143,6 +162,13 @@ def same(before: Sequence[object], after: Sequence[object]) -> bool:
 
 
 # ── searching ───────────────────────────────────────────────────────────────────────────────────
+
+
+SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
+
+
+def id_of(tool: Tool) -> str:
+    return str(ToolId(tool.server, name_of(tool)))
 
 
 def entry(tool: Tool) -> Entry:
@@ -155,12 +181,14 @@ def entry(tool: Tool) -> Entry:
         if isinstance(one, Mapping)
     ]
     text = tool.definition.get("description")
+    lead, *rest = SENTENCE.split(text[:1500].strip() if isinstance(text, str) else "", maxsplit=1)
     return Entry(
-        id=str(ToolId(tool.server, name_of(tool))),
+        id=id_of(tool),
         name=name_of(tool),
         group=tool.server,
         title=title_of(tool),
-        text=text[:1500] if isinstance(text, str) else "",
+        lead=lead,
+        text=" ".join(rest),
         parameters=" ".join(map(str, properties)),
         details=" ".join(notes)[:4000],
     )

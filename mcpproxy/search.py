@@ -1,58 +1,73 @@
 """Rank what the catalog has against a few words, in SQLite's full-text index.
 
-A query's words become concepts: the word itself, its usual synonyms, or, where the catalog
-doesn't know it, what it was probably meant to be (the start of a word, two words run together,
-a word one or two letters away). Each concept is looked up by itself; BM25 says how much a match
-tells, and how many of the concepts an entry has says the rest. A query of which nothing is
-known finds nothing.
+Each concept of a query (`query.py`) is looked up by itself: where it is found and how rare it is say how
+much that tells, the share of the query's concepts that an entry has says the rest. The best are then
+looked at again: an entry whose name says what was asked for goes first.
 
-Knows neither servers nor tools, only entries with fields.
+One index serves all: a selection of its entries is searched as if there were nothing else, so what somebody
+may not see doesn't weigh in what they find. Knows neither servers nor tools, only entries with fields, in
+groups that are replaced as a whole.
 """
 
 from __future__ import annotations
 
-import re
+import math
 import sqlite3
-import threading
-import unicodedata
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from heapq import nlargest
-from itertools import pairwise
 
-from mcpproxy.synonyms import STOP_WORDS, SYNONYMS
+from mcpproxy.lexicon import Vocabulary, name_words, stem, words
+from mcpproxy.query import LONGEST_QUERY, Concept, concepts
 
-LONGEST_QUERY = 400
-"""Characters of a query that are looked at; a longer one is text, not a question."""
-
-MOST_WORDS = 24
-
-PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
-OTHER_PART = re.compile(r"[^\W\d_]+|\d+")
-"""For words with letters beyond ASCII, whose case the first can't tell."""
-
-TOKEN = re.compile(r"\w+")
-
-ENDINGS = tuple(
-    "ations ation ating ators ator ates ated ate ings ing ies ied ions ion ers er es ed s e y".split()
+CREATE = """
+CREATE VIRTUAL TABLE entries USING fts5(
+    name, title, lead, text, parameters, details, group_,
+    tokenize = 'porter unicode61', detail = column
 )
+"""
+INSERT = (
+    "INSERT INTO entries(rowid, name, title, lead, text, parameters, details, group_) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+SELECT = "SELECT name, title, lead, text, parameters, details, group_ FROM entries WHERE rowid = ?"
 
-WEIGHTS = (6.0, 2.5, 3.0, 2.0, 1.2, 0.6)
-"""Of the columns, in the order of `Entry`'s fields after `id`."""
+PLACES = (
+    ("name", 2.2),
+    ("title lead parameters group_", 1.7),
+    ("text", 0.6),
+    ("details", 0.3),
+)
+"""Where a word may be found, and what it counts there: once, in the first of them."""
 
+COMMON = 0.05
+FEW, MANY = 20, 200
+"""A word that more than this share of the entries has in the first two places, and at least so many and
+at most so many, is not looked for in the others: it would tell nothing there."""
 
-OTHER_WORD = 0.7
-"""What a synonym counts against the word itself."""
-
-ONE_WORD = 0.35
+ONE_WORD = 0.3
 """What an entry's score keeps when it has next to none of a query's other words."""
+
+RARE = 4.0
+"""How much more a concept that few entries have weighs against one that all have."""
+
+NAME_IS_ASKED = 0.6
+ASKED_IS_NAMED = 1.0
+"""What it adds that all words of the name are asked for, and that all that is asked for is in the name."""
+
+EXACT = 10.0
+BEGINS_SO = 1.0
+OWN_GROUP = 0.5
+"""What it adds that the query is the name, begins it, or has the words of the entry's group."""
+
 
 TAIL = 0.15
 """Entries below this share of the best score are noise."""
 
 MOST_FOUND = 200
+COMPARED = 80
+"""Of the best so many, the names are compared with the query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,261 +78,278 @@ class Entry:
     name: str
     group: str = ""
     title: str = ""
+    lead: str = ""
+    """The first sentence of what is said of it."""
     text: str = ""
     parameters: str = ""
     details: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Concept:
-    """One thing that a query asks for, as the index's own expressions, the best first."""
+class Row:
+    """What is kept of an entry beside the index."""
 
-    word: str
-    best: str
-    others: str = ""
-
-
-def fold(text: str) -> str:
-    """Without accents; what has no base letter stays as it is."""
-    decomposed = unicodedata.normalize("NFKD", text)
-    return "".join(c for c in decomposed if not unicodedata.combining(c))
-
-
-def words(text: str) -> list[str]:
-    """The words of a text in lower case, identifiers taken apart."""
-    found = []
-    for token in TOKEN.findall(fold(text)):
-        part = PART if token.isascii() else OTHER_PART
-        parts = [word.lower() for word in part.findall(token)]
-        # `k8s` and `s3` mean nothing in pieces.
-        if len(parts) > 1 and any(word.isdigit() for word in parts) and len(token) <= 5:
-            found.append(token.lower())
-        else:
-            found += parts
-            # `GitHub` and `JavaScript` are written as one word, too.
-            if len(parts) == 2 and "_" not in token:
-                found.append("".join(parts))
-    return found
+    id: str
+    group: str
+    stems: tuple[str, ...]
+    """Of the words of its name, without those of the group."""
+    spellings: tuple[str, ...]
+    """Its name as one word: whole, without the group, with the group in front."""
+    own: frozenset[str]
+    """The words of its group."""
 
 
-def name_words(name: str) -> str:
-    """A name's words, and pairs of them run together as people type them."""
-    parts = words(name)
-    return " ".join([*parts, *(a + b for a, b in pairwise(parts))])
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Entries of one state of an index that are searched as if there were no others."""
+
+    rows: dict[int, Row]
+    named: Counter[str]
+    """How many of the names have a stem."""
+    groups: dict[str, str]
+    """By the words of their names."""
+    whole: bool
+
+    def telling(self, name_stem: str) -> float:
+        return math.log(1 + len(self.rows) / (1 + self.named[name_stem]))
 
 
 class Index:
-    """A fixed set of entries, ready to be asked from any thread."""
+    """Entries that can be asked for, and replaced group by group. From one thread at a time."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self.entries = list(entries)
-        self._lock = threading.Lock()
-        self._db = sqlite3.connect(":memory:", check_same_thread=False)
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self._db = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         weakref.finalize(self, self._db.close)
-        self._db.execute(
-            "CREATE VIRTUAL TABLE entries USING fts5(name, group_, title, text, parameters, "
-            "details, tokenize = 'porter unicode61', columnsize = 1)"
-        )
-        self._frequency: Counter[str] = Counter()
-        self._db.executemany(
-            "INSERT INTO entries(rowid, name, group_, title, text, parameters, details) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (self._row(number, entry) for number, entry in enumerate(self.entries)),
-        )
-        self._names = [words(entry.name) for entry in self.entries]
-        self._groups = {"".join(words(entry.group)): entry.group for entry in self.entries}
-        self._by_start: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-        for word in self._frequency:
-            self._by_start[word[0]].append((stem(word), word))
+        self._db.execute(CREATE)
+        self._rows: dict[int, Row] = {}
+        self._groups: dict[str, list[int]] = {}
+        self._vocabulary = Vocabulary()
+        self._next = 1
+        self._all: Selection | None = None
+        found: dict[str, list[Entry]] = {}
+        for entry in entries:
+            found.setdefault(entry.group, []).append(entry)
+        for group, members in found.items():
+            self.replace(group, members)
 
-    def _row(self, number: int, entry: Entry) -> tuple[int | str, ...]:
-        fields = [
-            name_words(entry.name),
-            name_words(entry.group),
-            *(
-                " ".join(words(t))
-                for t in (entry.title, entry.text, entry.parameters, entry.details)
-            ),
-        ]
-        self._frequency.update({word for text in fields for word in text.split()})
-        return (number, *fields)
+    # ── what is in it ───────────────────────────────────────────────────────────────────────────
 
-    def close(self) -> None:
-        with self._lock:
-            self._db.close()
+    def replace(self, group: str, entries: Iterable[Entry]) -> None:
+        """Have these entries and no others in a group. Selections made before are void."""
+        self._all = None
+        self._db.execute("BEGIN")
+        self._remove(group)
+        for entry in entries:
+            self._add(row(entry), texts(entry))
+        self._db.execute("COMMIT")
 
-    def search(self, query: str, group: str | None = None) -> list[str]:
-        """Ids of what answers the query, best first; of one group only, if that is given."""
-        preferred, query = self._qualified(query[:LONGEST_QUERY])
-        with self._lock:
-            scores = self._scored(list(self._concepts(query)))
+    def _add(self, new: Row, fields: Sequence[str]) -> None:
+        number = self._next
+        self._next += 1
+        self._rows[number] = new
+        self._groups.setdefault(new.group, []).append(number)
+        self._vocabulary.add({word for text in fields for word in text.split()})
+        self._db.execute(INSERT, (number, *fields))
+
+    def _remove(self, group: str) -> None:
+        for number in self._groups.pop(group, ()):
+            del self._rows[number]
+            fields = self._db.execute(SELECT, (number,)).fetchone()
+            self._vocabulary.remove({word for text in fields for word in text.split()})
+            self._db.execute("DELETE FROM entries WHERE rowid = ?", (number,))
+
+    def select(self, ids: Iterable[str] | None = None) -> Selection:
+        """Those of these ids that are there; all there are, without any."""
+        if ids is None and self._all is not None:
+            return self._all
+        wanted = None if ids is None else frozenset(ids)
+        rows = {n: row for n, row in self._rows.items() if wanted is None or row.id in wanted}
+        named = Counter(each for row in rows.values() for each in row.stems)
+        groups = {"".join(words(name)): name for name in sorted({r.group for r in rows.values()})}
+        found = Selection(rows, named, groups, whole=ids is None)
+        if ids is None:
+            self._all = found
+        return found
+
+    # ── what answers a query ────────────────────────────────────────────────────────────────────
+
+    def search(
+        self, query: str, group: str | None = None, among: Selection | None = None
+    ) -> list[str]:
+        """Ids of what answers the query, best first: of a selection, and of one group if that is given."""
+        among = among or self.select()
+        preferred, rest = qualified(query[:LONGEST_QUERY], among)
+        lookup = Lookup(self._db, among)
+        asked = concepts(rest, self._vocabulary, lookup.count)
+        found = lookup.scores(asked)
+        rows = among.rows
         if group is not None:
-            scores = {n: score for n, score in scores.items() if self.entries[n].group == group}
-        ranked = self._ranked(query, scores)
+            found = {
+                number: score for number, score in found.items() if rows[number].group == group
+            }
+        ranked = Ranking(rest, asked, lookup).order(found)
         if preferred is not None:
             # A stable sort: those of the group named first, in their order.
-            ranked.sort(key=lambda number: self.entries[number].group != preferred)
-        return [self.entries[number].id for number in ranked]
+            ranked.sort(key=lambda number: rows[number].group != preferred)
+        return [rows[number].id for number in ranked]
 
-    def _qualified(self, query: str) -> tuple[str | None, str]:
-        """The group that `group: a few words` names, and the words."""
-        before, colon, after = query.partition(":")
-        group = self._groups.get("".join(words(before))) if colon and after.strip() else None
-        return (group, after) if group is not None else (None, query)
 
-    # ── what is asked for ───────────────────────────────────────────────────────────────────────
+def qualified(query: str, among: Selection) -> tuple[str | None, str]:
+    """The group that `group: a few words` names, and the words."""
+    before, colon, after = query.partition(":")
+    group = among.groups.get("".join(words(before))) if colon and after.strip() else None
+    return (group, after) if group is not None else (None, query)
 
-    def _concepts(self, query: str) -> Iterator[Concept]:
-        parts = [word for token in TOKEN.findall(query) for word in self._asked(token)]
-        asked = list(dict.fromkeys(parts))[:MOST_WORDS]
-        telling = [word for word in asked if word not in STOP_WORDS]
-        for word in telling or asked:
-            if concept := self._concept(word):
-                yield concept
 
-    def _asked(self, token: str) -> list[str]:
-        found = words(token)
-        # What `words` adds for two parts in one is only worth asking for if somebody writes it.
-        added = len(found) == 3 and found[2] == found[0] + found[1]
-        return found[:2] if added and found[2] not in self._frequency else found
+class Lookup:
+    """What one query finds in a selection, word by word."""
 
-    def _concept(self, word: str) -> Concept | None:
-        meanings = SYNONYMS.get(word, ())
-        others = " OR ".join(self._phrase(meaning) for meaning in meanings)
-        if self._known(term(word)):
-            return Concept(word, term(word), others)
-        if others and self._known(others):
-            return Concept(word, others)
-        if guess := self._meant(word):
-            return Concept(word, guess)
-        return None
+    def __init__(self, database: sqlite3.Connection, among: Selection) -> None:
+        self._db = database
+        self.among = among
+        self._size = len(among.rows)
+        self._found: dict[str, dict[int, float]] = {}
+        self.weights: dict[Concept, float] = {}
+        """How much each concept tells: the rarer the more."""
 
-    def _phrase(self, meaning: str) -> str:
-        parts = [term(part) for part in meaning.split()]
-        return f"({' AND '.join(parts)})" if len(parts) > 1 else parts[0]
+    def count(self, word: str) -> int:
+        """How many entries have a word, in any of its forms."""
+        return len(self.word(word))
 
-    def _known(self, expression: str) -> bool:
-        found = self._db.execute(
-            "SELECT 1 FROM entries WHERE entries MATCH ? LIMIT 1", (expression,)
-        )
-        return found.fetchone() is not None
+    def word(self, word: str) -> dict[int, float]:
+        """The entries that have a word, and how much that tells."""
+        if word not in self._found:
+            found = self._look(word)
+            rarity = math.log(1 + (self._size - len(found) + 0.5) / (len(found) + 0.5))
+            self._found[word] = {number: place * rarity for number, place in found.items()}
+        return self._found[word]
 
-    def _meant(self, word: str) -> str | None:
-        """What an unknown word probably stands for."""
-        if len(word) >= 3 and not word.isdigit():
-            # Not the index's own prefix: that would be one of the stem, and match too much.
-            begun = [known for _, known in self._by_start[word[0]] if known.startswith(word)]
-            if begun:
-                begun.sort(key=lambda known: (-self._frequency[known], known))
-                return " OR ".join(term(known) for known in begun[:6])
-        for at in range(3, len(word) - 2):
-            first, second = word[:at], word[at:]
-            if first in self._frequency and second in self._frequency:
-                return f"({term(first)} AND {term(second)})"
-        near = self._near(word)
-        return " OR ".join(term(other) for other in near) if near else None
+    def _look(self, word: str) -> dict[int, float]:
+        found: dict[int, float] = {}
+        enough = min(max(COMMON * self._size, FEW), MANY)
+        for columns, counts in PLACES:
+            if counts < 1 and len(found) > enough:
+                break
+            rows = self._db.execute(
+                "SELECT rowid FROM entries WHERE entries MATCH ?", (f'{{{columns}}} : "{word}"',)
+            ).fetchall()
+            found = {**dict.fromkeys((number for (number,) in rows), counts), **found}
+            if not self.among.whole:
+                found = {n: counts for n, counts in found.items() if n in self.among.rows}
+        return found
 
-    def _near(self, word: str) -> list[str]:
-        """Known words one or two letters away, the nearest and commonest first."""
-        if len(word) < 4:
-            return []
-        root = stem(word)
-        most = 1 if len(root) < 6 else 2
-        found = []
-        for start in {word[0], word[1]}:
-            for known_root, known in self._by_start[start]:
-                if abs(len(known_root) - len(root)) <= most and len(known_root) >= 3:
-                    away = distance(root, known_root, most)
-                    if away <= most:
-                        found.append((away, known[0] != word[0], -self._frequency[known], known))
-        found.sort()
-        return [known for away, _, _, known in found if away == found[0][0]][:2]
+    def concept(self, concept: Concept) -> dict[int, float]:
+        first = concept.forms[0]
+        found = {n: score * first.factor for n, score in self._form(first.words).items()}
+        for form in concept.forms[1:]:
+            for number, score in self._form(form.words).items():
+                score *= form.factor
+                if score > found.get(number, 0.0):
+                    found[number] = score
+        return found
 
-    # ── what answers it ─────────────────────────────────────────────────────────────────────────
+    def _form(self, together: Sequence[str]) -> dict[int, float]:
+        """The entries that have all of the words."""
+        if len(together) == 1:
+            return self.word(together[0])
+        each = [self.word(word) for word in together]
+        everywhere = set.intersection(*map(set, each))
+        return {number: sum(one[number] for one in each) / len(each) for number in everywhere}
 
-    def _scored(self, concepts: Sequence[Concept]) -> dict[int, float]:
-        """Each entry's score: how well it has the concepts, times how many of them it has."""
-        total = 0.0
-        scores: defaultdict[int, float] = defaultdict(float)
+    def scores(self, asked: Sequence[Concept]) -> dict[int, float]:
+        """The best entries' scores: how well each has the concepts, times how many of them it has."""
+        sums: defaultdict[int, float] = defaultdict(float)
         covered: defaultdict[int, float] = defaultdict(float)
-        for concept in concepts:
-            found = self._matches(concept.best)
-            if concept.others:
-                for number, score in self._matches(concept.others).items():
-                    found[number] = max(found.get(number, 0.0), OTHER_WORD * score)
-            weight = self._weight(len(found))
-            total += weight
+        for concept in asked:
+            found = self.concept(concept)
+            weight = self.weights[concept] = 1 / (1 + RARE * len(found) / max(self._size, 1))
             for number, score in found.items():
-                scores[number] += score
+                sums[number] += score
                 covered[number] += weight
+        total = sum(self.weights.values())
+        least = sorted(sums.values(), reverse=True)[: 2 * MOST_FOUND][-1:]
         return {
             number: score * (ONE_WORD + (1 - ONE_WORD) * covered[number] / total)
-            for number, score in scores.items()
+            for number, score in sums.items()
+            if score >= least[0]
         }
 
-    def _ranked(self, query: str, scores: Mapping[int, float]) -> list[int]:
-        """The best, in order. The long tail that shares a common word is left out."""
-        least = TAIL * max(scores.values(), default=0.0)
-        kept = nlargest(MOST_FOUND, ((s, -n) for n, s in scores.items() if s >= least))
-        asked = "".join(words(query))
-        own = set(words(query))
-        named = [(s * (1 + self._name_bonus(-n, asked, own)), n) for s, n in kept]
-        named.sort(reverse=True)
-        return [-n for _, n in named]
 
-    def _name_bonus(self, number: int, asked: str, own: set[str]) -> float:
-        name, group = self._names[number], words(self.entries[number].group)
-        bare = name[len(group) :] if name[: len(group)] == group else name
-        joined = "".join(name)
-        if asked in (joined, "".join(bare), "".join(group + name)):
-            return 10.0
-        bonus = 0.0
-        if len(asked) >= 4 and joined.startswith(asked):
-            bonus += 1.0
-        if group and set(group) <= own:
-            bonus += 0.4
+class Ranking:
+    """The last word on the order of what was found: names are compared with the query."""
+
+    def __init__(self, query: str, asked: Sequence[Concept], lookup: Lookup) -> None:
+        self._words = frozenset(words(query))
+        self._spelled = "".join(words(query))
+        self._among = lookup.among
+        total = sum(lookup.weights.values()) or 1.0
+        self._asked = [
+            (
+                lookup.weights[concept] / total,
+                [(frozenset(map(stem, form.words)), form.factor) for form in concept.forms],
+            )
+            for concept in asked
+        ]
+
+    def order(self, scores: dict[int, float]) -> list[int]:
+        """The best, in order. The long tail that shares a common word is left out."""
+        rows = self._among.rows
+        ahead = sorted(scores, key=lambda n: (-scores[n], rows[n].id))[:MOST_FOUND]
+        kept = [number for number in ahead if scores[number] >= TAIL * scores[ahead[0]]]
+        final = {
+            number: scores[number] * (1 + self._bonus(rows[number], place < COMPARED))
+            for place, number in enumerate(kept)
+        }
+        return sorted(final, key=lambda n: (-round(final[n], 9), rows[n].id))
+
+    def _bonus(self, row: Row, compared: bool) -> float:
+        bonus = self._named_so(row) if compared else 0.0
+        if self._spelled in row.spellings:
+            bonus += EXACT
+        elif len(self._spelled) >= 4 and row.spellings[0].startswith(self._spelled):
+            bonus += BEGINS_SO
+        if row.own and row.own <= self._words:
+            bonus += OWN_GROUP
         return bonus
 
-    def _matches(self, expression: str) -> dict[int, float]:
-        rows = self._db.execute(
-            f"SELECT rowid, -bm25(entries, {', '.join(map(str, WEIGHTS))}) "  # noqa: S608 - numbers of ours
-            "FROM entries WHERE entries MATCH ?",
-            (expression,),
-        )
-        return dict(rows.fetchall())
-
-    def _weight(self, matches: int) -> float:
-        """How much a concept tells: the rarer the more."""
-        return 1.0 / (1.0 + 4.0 * matches / max(len(self.entries), 1))
-
-
-def stem(word: str) -> str:
-    """A word without its ending, roughly: enough to compare a misspelt one with."""
-    for ending in ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= 4:
-            return word[: -len(ending)]
-    return word
+    def _named_so(self, row: Row) -> float:
+        hit: set[str] = set()
+        named = 0.0
+        for weight, forms in self._asked:
+            best = 0.0
+            for stems, factor in forms:
+                if stems.issubset(row.stems):
+                    hit |= stems
+                    best = max(best, factor)
+            named += best * weight
+        if not hit:
+            return 0.0
+        telling = {each: self._among.telling(each) for each in row.stems}
+        asked = sum(tells for each, tells in telling.items() if each in hit) / sum(telling.values())
+        return NAME_IS_ASKED * asked + ASKED_IS_NAMED * named
 
 
-def term(word: str) -> str:
-    """A word as an expression of the index, whatever is in it."""
-    return '"' + word.replace('"', "") + '"'
+# ── entries as the index takes them ─────────────────────────────────────────────────────────────
 
 
-def distance(a: str, b: str, most: int) -> int:
-    """Letters to insert, drop, replace or swap with their neighbour; `most` + 1 if there are more."""
-    if a == b:
-        return 0
-    before: list[int] = list(range(len(b) + 1))
-    last: list[int] = []
-    for i, x in enumerate(a, 1):
-        row = [i]
-        for j, y in enumerate(b, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
-            if last and j > 1 and x == b[j - 2] and a[i - 2] == y:
-                cost = min(cost, last[j - 2] + 1)
-            row.append(cost)
-        if min(row) > most:
-            return most + 1
-        last, before = before, row
-    return before[-1]
+def row(entry: Entry) -> Row:
+    name, group = words(entry.name), words(entry.group)
+    bare = name[len(group) :] if name[: len(group)] == group and len(name) > len(group) else name
+    whole = "".join(name)
+    return Row(
+        entry.id,
+        entry.group,
+        tuple(dict.fromkeys(map(stem, bare))),
+        (whole, "".join(bare), "".join(group) + whole),
+        frozenset(group),
+    )
+
+
+def texts(entry: Entry) -> list[str]:
+    """In the order of the columns."""
+    others = (entry.title, entry.lead, entry.text, entry.parameters, entry.details)
+    return [
+        name_words(entry.name),
+        *(" ".join(words(text)) for text in others),
+        name_words(entry.group),
+    ]

@@ -224,15 +224,22 @@ def test_a_new_catalog_is_seen_at_once():
     assert found.search_tools("fresh")["tools"][0]["name"] == "demo:fresh"
 
 
-def test_an_index_is_made_only_when_tools_have_changed():
+def test_only_the_servers_whose_tools_have_changed_are_indexed_again(monkeypatch):
     tools = server("demo", ["echo"]).tools
     shown = [Catalog({"demo": Server("demo", "ready", None, tools, None)}, 1)]
     found = Discovery(lambda caller: shown[-1])
-    first = found._index(shown[-1])
-    shown.append(Catalog({"demo": Server("demo", "down", None, tools, "gone")}, 2))
-    assert found._index(shown[-1]) is first
-    shown.append(Catalog({"demo": server("demo", ["echo"])}, 3))
-    assert found._index(shown[-1]) is not first
+    indexed = []
+    monkeypatch.setattr(
+        found._index, "replace", lambda name, entries: indexed.append((name, len(list(entries))))
+    )
+    for one in (
+        Catalog({"demo": Server("demo", "down", None, tools, "gone")}, 2),
+        Catalog({"demo": Server("demo", "ready", None, tools, None), "b": server("b", ["x"])}, 3),
+        Catalog({"b": server("b", ["x", "y"])}, 4),
+    ):
+        shown.append(one)
+        found.search_tools("echo")
+    assert indexed == [("demo", 1), ("b", 1), ("demo", 0), ("b", 2)]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,188 @@
+"""What a query asks for: its words as concepts, each with the ways it may be written in an index.
+
+A concept is a word itself and what else it may be called or, where nobody knows the word, what it
+was probably meant to be: the start of a word, two words run together, a word one or two letters away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from mcpproxy.everyday import SAID
+from mcpproxy.foreign import FOREIGN
+from mcpproxy.lexicon import TOKEN, Vocabulary, fold, foreign_stem, parts, stem
+from mcpproxy.synonyms import SAME, STOP_WORDS, one_way, together
+
+LONGEST_QUERY = 400
+"""Characters of a query that are looked at; a longer one is text, not a question."""
+
+MOST_WORDS = 24
+MOST_FORMS = 6
+
+OTHER_WORD = 0.6
+"""What a synonym counts against the word itself; each further one counts a little less."""
+
+FADING = 0.8
+BEGUN = 0.9
+RUN_TOGETHER = 0.95
+MISSPELT = 0.8
+
+LITERALS = (
+    (re.compile(r"\bhttps?://\S+|\bwww\.\S+"), " url "),
+    (re.compile(r"\b[\w.+-]+@[\w-]+\.\w+"), " email "),
+    (re.compile(r"(?<!\S)(?:\.{0,2}/[\w.-]+){2,}"), " file path "),
+    (re.compile(r"\b[\w-]+\.(?:md|txt|json|ya?ml|toml|csv|docx?|xlsx?|log|ini|html?)\b"), " file "),
+)
+"""Things themselves, and words for them: no tool is described by somebody's address."""
+
+PREFIX = re.compile("(?:sub|un|re|non|multi|auto|pre)(?=.{4})")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to say a concept: words that all have to be there, and what finding them counts."""
+
+    words: tuple[str, ...]
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Concept:
+    """One thing that a query asks for, the likeliest form first."""
+
+    forms: tuple[Form, ...]
+    guessed: bool = False
+    """Whether nobody knows the word, and it was taken for another."""
+
+
+Count = Callable[[str], int]
+"""How many of the texts that are searched have a word, in any of its forms."""
+
+
+def concepts(query: str, vocabulary: Vocabulary, count: Count) -> list[Concept]:
+    """What is asked for, or nothing where nothing is known and not all could be guessed.
+
+    Only what `count` knows is asked for; the vocabulary may have more words than that.
+    """
+    asked = list(dict.fromkeys(split(query, count)))[:MOST_WORDS]
+    telling = [word for word in asked if word not in STOP_WORDS and not word.isdigit()] or asked
+    found, unknown = [], 0
+    for word in telling:
+        if concept := meant(word, vocabulary, count):
+            found.append(joined(concept, word, telling, count))
+        else:
+            unknown += 1
+    said = list(phrases(asked, count))
+    if unknown and not said and all(concept.guessed for concept in found):
+        return []
+    return list(dict.fromkeys([*said, *found]))
+
+
+def split(query: str, count: Count) -> Iterator[str]:
+    text = fold(query[:LONGEST_QUERY])
+    for literal, word in LITERALS:
+        text = literal.sub(word, text)
+    for token in TOKEN.findall(text):
+        found = parts(token)
+        # What `parts` adds for two in one is only worth asking for if somebody writes it.
+        added = len(found) == 3 and found[2] == found[0] + found[1]
+        yield from found[:2] if added and not count(found[2]) else found
+
+
+def phrases(asked: list[str], count: Count) -> Iterator[Concept]:
+    """Expressions of a few words that people use for something else."""
+    stems = [stem(word) for word in asked]
+    for size in (4, 3, 2):
+        for at in range(len(asked) - size + 1):
+            meanings = PHRASES.get(tuple(stems[at : at + size]), ())
+            if forms := others(meanings, count):
+                yield Concept(forms)
+
+
+def joined(concept: Concept, word: str, telling: list[str], count: Count) -> Concept:
+    """With the word and its neighbour as one, where somebody writes them so: `screen shot`."""
+    pairs = [a + b for a, b in pairwise(telling) if word in (a, b)]
+    forms = tuple(Form((pair,), 1.0) for pair in pairs if count(pair))
+    return replace(concept, forms=(*concept.forms, *forms)) if forms else concept
+
+
+def meant(word: str, vocabulary: Vocabulary, count: Count) -> Concept | None:
+    meanings = others(synonyms(word), count)
+    if count(word):
+        return Concept((Form((word,), 1.0), *meanings))
+    if meanings:
+        return Concept(meanings)
+    guess = tuple(guesses(word, vocabulary, count))
+    return Concept(guess, guessed=True) if guess else None
+
+
+def others(meanings: Iterable[str], count: Count) -> tuple[Form, ...]:
+    forms: list[Form] = []
+    for meaning in meanings:
+        words = tuple(meaning.split())
+        if len(forms) < MOST_FORMS and all(map(count, words)):
+            forms.append(Form(words, OTHER_WORD * FADING ** len(forms)))
+    return tuple(forms)
+
+
+def guesses(word: str, vocabulary: Vocabulary, count: Count) -> Sequence[Form]:
+    """What an unknown word probably stands for."""
+    if begun := likeliest(vocabulary.begun(word), count, 6):
+        return [Form((each,), BEGUN) for each in begun]
+    for at in range(3, len(word) - 2):
+        halves = word[:at], word[at:]
+        if all(map(count, halves)):
+            return [Form(halves, RUN_TOGETHER)]
+    if forms := compound(word, count) or prefixed(word, count):
+        return forms
+    near: Sequence[str] = ()
+    for away in (1, 2):
+        near = near or likeliest(vocabulary.near(word, away), count, 2)
+    return [Form((each,), MISSPELT) for each in near]
+
+
+def likeliest(candidates: Iterable[str], count: Count, most: int) -> list[str]:
+    """The commonest of those that there are."""
+    there = [(-n, word) for word in candidates if (n := count(word))]
+    return [word for _, word in sorted(there)[:most]]
+
+
+def compound(word: str, count: Count) -> tuple[Form, ...]:
+    """Two words of another language in one, as German writes them."""
+    for at in range(4, len(word) - 3):
+        first, second = foreign(word[:at]), foreign(word[at:])
+        if forms := others((f"{a} {b}" for a in first[:2] for b in second[:2]), count):
+            return forms
+    return ()
+
+
+def prefixed(word: str, count: Count) -> tuple[Form, ...]:
+    """`subfolder` without its `sub`."""
+    if not (start := PREFIX.match(word)):
+        return ()
+    rest = word[start.end() :]
+    itself = (Form((rest,), RUN_TOGETHER),) if count(rest) else ()
+    return (*itself, *others(synonyms(rest), count))
+
+
+# ── other words ─────────────────────────────────────────────────────────────────────────────────
+
+
+def synonyms(word: str) -> tuple[str, ...]:
+    """What else a word of the trade, of everyday speech or of another language may be called."""
+    return WORDS.get(word) or STEMS.get(stem(word)) or foreign(word)
+
+
+def foreign(word: str) -> tuple[str, ...]:
+    return ABROAD.get(foreign_stem(word), ())
+
+
+WORDS = together(one_way(SAID), SAME)
+STEMS = {stem(word): meanings for word, meanings in reversed(WORDS.items())}
+PHRASES = {
+    tuple(map(stem, said.split())): meanings for said, meanings in WORDS.items() if " " in said
+}
+ABROAD = one_way(FOREIGN, foreign_stem)
