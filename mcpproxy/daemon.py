@@ -21,6 +21,7 @@ from mcpproxy.discovery import Discovery
 from mcpproxy.errors import Refused, SettingsError, WorkerError
 from mcpproxy.execution import Execution, Limits, Progress, Reply
 from mcpproxy.journal import changes
+from mcpproxy.journal.feed import Feed
 from mcpproxy.journal.trail import Trail, direct_call, noted
 from mcpproxy.journal.writer import Journal, journal_of
 from mcpproxy.keptcode import KeptCode
@@ -72,6 +73,7 @@ class Daemon:
         self.baseline = baseline
         self.pool = pool
         self.journal = journal
+        self.feed = Feed(journal)
         self.scripts = Scripts(loaded.places.scripts)
         self._views = Views()
         self._begun = Executions()
@@ -231,6 +233,7 @@ class Daemon:
         self._stopping = True
         for execution in self._executions:
             execution.stop(STOPPING)
+        self.feed.close()
 
     async def call(
         self,

@@ -6,7 +6,6 @@ import json
 import logging
 import resource
 import sqlite3
-import threading
 from contextlib import closing, contextmanager
 
 import anyio
@@ -14,7 +13,6 @@ import pytest
 from fakes import catalog
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running import home
 from test_fleet import until
 
 from mcpproxy.errors import CallError
@@ -60,47 +58,6 @@ def most_bytes_of_a_file(count):
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-# ── a daemon ────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.threat("J1")
-def test_a_daemon_that_is_killed_under_load_has_a_record_of_all_that_it_answered():
-    code = "const r = await tools.stub.echo({text: input.n}); return r.text"
-    answered: dict[str, str] = {}
-    with home(code_execution_pool_size=4) as place:
-        with place.serving() as serving:
-
-            def work(worker):
-                for n in range(1000):
-                    try:
-                        reply = serving.execute(code, input={"n": f"{worker}.{n}"})
-                    except (OSError, ValueError):
-                        return  # it is dead
-                    answered[reply["request_id"]] = reply["value"]
-
-            workers = [threading.Thread(target=work, args=[n]) for n in range(4)]
-            for each in workers:
-                each.start()
-            while len(answered) < 60:
-                workers[0].join(0.005)
-            serving.process.kill()
-            for each in workers:
-                each.join()
-            serving.process.wait()
-        take_in(place.places.state)
-        executions = {
-            each["request_id"]: each for each in kept(place.places.state, type="execution")
-        }
-        calls = {each["parent"]: each for each in kept(place.places.state, type="tool_call")}
-    for request_id, value in answered.items():
-        execution = executions[request_id]
-        assert execution["detail"]["reply"] == {"ok": True, "value": value}
-        assert execution["caller"] == "admin"
-        call = calls[execution["id"]]
-        assert (call["server"], call["tool"], call["status"]) == ("stub", "echo", "ok")
-        assert call["detail"]["arguments"] == {"text": value}
 
 
 # ── what a script leaves ────────────────────────────────────────────────────────────────────────

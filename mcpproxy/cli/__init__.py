@@ -11,6 +11,7 @@ import sys
 import click
 
 from mcpproxy import __version__
+from mcpproxy.cli.activity import activity
 from mcpproxy.cli.code import code
 from mcpproxy.cli.options import config_option, log_level_option
 from mcpproxy.cli.secrets import secrets
@@ -29,6 +30,7 @@ def main() -> None:
     """One place for an AI agent to call many MCP servers from code."""
 
 
+main.add_command(activity)
 main.add_command(code)
 main.add_command(tools)
 main.add_command(upstream)

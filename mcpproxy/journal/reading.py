@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from mcpproxy.journal.pending import left_behind, read_lines
-from mcpproxy.journal.records import COLUMNS, SHIFT, moment, number, spelled
-from mcpproxy.journal.store import FILE, Store
+from mcpproxy.journal.records import ABOUT, COLUMNS, SHIFT, about, moment, number, spelled
+from mcpproxy.journal.store import FILE, VERSION, Store
 
 Json = dict[str, Any]
 
@@ -38,8 +38,23 @@ DRIVERS = {
     "type": "by_type",
 }
 """Conditions, the narrowest first, and the index that serves each."""
-TEXTS = ("detail",)
-SHOWN = tuple(name for name in COLUMNS if name not in TEXTS)
+SHOWN = COLUMNS[:-1]
+GLANCE = "json_object({})".format(
+    ", ".join(
+        f"'{key}', substr(detail ->> '{key}', 1, {ABOUT})"
+        for key in (
+            "script",
+            "description",
+            "source",
+            "message",
+            "state",
+            "error",
+            "changed",
+            "counts",
+        )
+    )
+)
+"""As much of the details as a line about a record needs."""
 JSON_TEXTS = ("arguments", "result", "input", "reply", "logs")
 """Members of `detail` that hold JSON, perhaps only its beginning."""
 
@@ -76,11 +91,22 @@ class Page:
 
 
 def read(directory: Path) -> sqlite3.Connection:
-    """The database in a state directory, to be read. Raises `sqlite3.Error`; `FileNotFoundError` without one."""
+    """The database in a state directory, to be read by one thread at a time. Raises `sqlite3.Error`."""
     path = directory / FILE
     if not path.exists():
-        raise FileNotFoundError(f"nothing is recorded in {directory} yet")
-    return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5)
+        Store(directory).close()
+    database = sqlite3.connect(
+        f"{path.as_uri()}?mode=ro", uri=True, timeout=5, check_same_thread=False
+    )
+    try:
+        if database.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+            Store(
+                directory
+            ).close()  # it is just being made, or of another version, which this says
+    except BaseException:
+        database.close()
+        raise
+    return database
 
 
 def take_in(directory: Path) -> None:
@@ -109,11 +135,11 @@ def page(
     `cursor` is the `next` of the page before. `whole` ones have their `detail`. Raises `ValueError`.
     """
     scan = Scan(wanted, cursor, oldest_first)
-    detail = "(SELECT detail FROM records AS r WHERE r.seq = found.seq)" if whole else "'{}'"
     columns = ", ".join(SHOWN)
     text = database.execute(
-        f"SELECT json_group_array(json_array({columns}, json({detail}))) FROM "
-        f"(SELECT {columns} FROM ({scan.sql(columns)} LIMIT {WINDOW}) {scan.rest} LIMIT ?) AS found",
+        f"SELECT json_group_array(json_array({columns}, ("
+        f"SELECT {'json(detail)' if whole else GLANCE} FROM records AS r WHERE r.seq = found.seq))) "
+        f"FROM (SELECT {columns} FROM ({scan.sql(columns)} LIMIT {WINDOW}) {scan.rest} LIMIT ?) AS found",
         (*scan.values, *scan.rest_values, limit + 1),
     ).fetchone()[0]
     rows = sorted(json.loads(text), key=lambda row: row[0], reverse=not oldest_first)
@@ -160,25 +186,24 @@ class Scan:
         row = database.execute(
             f"{self.sql('seq')} LIMIT 1 OFFSET {WINDOW - 1}", self.values
         ).fetchone()
-        return spelled(row[0]) if row and self.rest else None
+        return spelled(row[0]) if row else None
 
 
 def shown(row: list[Any], whole: bool) -> Json:
     """A record as it is given to readers."""
-    found: Json = dict(zip((*SHOWN, "detail"), row, strict=True))
+    found: Json = dict(zip(COLUMNS, row, strict=True))
+    detail = found.pop("detail")
     record = {
         "id": spelled(found.pop("id")),
         "time": moment(found.pop("at")),
-        **{
-            name: value
-            for name, value in found.items()
-            if name not in ("seq", "detail") and value is not None
-        },
+        **{key: value for key, value in found.items() if value is not None},
+        "about": about(found["type"], detail),
     }
+    record["seq"] = spelled(record["seq"])
     if "parent" in record:
         record["parent"] = spelled(record["parent"])
     if whole:
-        record["detail"] = {key: opened(key, value) for key, value in found["detail"].items()}
+        record["detail"] = {key: opened(key, value) for key, value in detail.items()}
     return record
 
 

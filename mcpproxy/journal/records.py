@@ -41,6 +41,8 @@ REJECTED = frozenset({"queue_full", "queue_timeout"})
 LONGEST_NAME = 256
 BEYOND = 2048
 """Characters past the cut in which a secret is still looked for, so that none is cut in half."""
+ABOUT = 160
+"""Characters of the line that says what a record is about."""
 DEEPEST = 20
 """Levels of an argument that are kept."""
 
@@ -82,10 +84,12 @@ class Record:
     detail: Mapping[str, Any] = field(default_factory=dict)
     """The rest: texts and numbers only."""
 
+    def row(self) -> list[Any]:
+        return [getattr(self, name) for name in COLUMNS]
+
     def line(self) -> bytes:
         """As it is written to disk until it is in the database."""
-        row = [getattr(self, name) for name in COLUMNS]
-        return encode(row).encode() + LINE_END
+        return encode(self.row()).encode() + LINE_END
 
 
 COLUMNS = tuple(Record.__dataclass_fields__)
@@ -131,6 +135,25 @@ def status_of(code: str | None) -> str:
     if code is None:
         return "ok"
     return "blocked" if code in BLOCKED else "rejected" if code in REJECTED else "error"
+
+
+def about(type: str, detail: Mapping[str, Any]) -> str:
+    """A line that says what it is about, beside server and tool."""
+    match type:
+        case "execution":
+            said = detail.get("script") or detail.get("description") or detail.get("source")
+        case "server_state":
+            why = detail.get("error")
+            said = f"{detail.get('state')}: {why}" if why else detail.get("state")
+        case "config_change":
+            said = detail.get("changed")
+        case "catalog_change":
+            said = detail.get("counts")
+        case _:
+            said = detail.get("message")
+    if not isinstance(said, str | None):
+        said = encode(said)
+    return " ".join((said or "").split())[:ABOUT]
 
 
 # ── texts ───────────────────────────────────────────────────────────────────────────────────────

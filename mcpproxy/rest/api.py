@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mcpproxy.guard import EXEC
+from mcpproxy.rest.activity import Activity
 from mcpproxy.rest.code import Code
+from mcpproxy.rest.events import Events
 from mcpproxy.rest.keptcode import KeptPrograms
 from mcpproxy.rest.routing import Routes
 from mcpproxy.rest.secrets import Secrets
@@ -18,7 +20,7 @@ from mcpproxy.rest.trust import Trust
 if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
 
-AREAS = (Code, KeptPrograms, Tools, Servers, Trust, Secrets, System, Tokens)
+AREAS = (Code, KeptPrograms, Tools, Servers, Trust, Secrets, System, Tokens, Activity, Events)
 """Each is made with the daemon and has `routes`."""
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -100,8 +101,8 @@ class Request:
 class Answer:
     """An answer that isn't `{"success": true, "data": ...}`."""
 
-    body: bytes | AsyncIterator[bytes]
-    """An iterator is sent piece by piece."""
+    body: bytes | AsyncGenerator[bytes, None]
+    """A generator is sent piece by piece, until the client is gone."""
     status: int = 200
     content_type: str = "application/json"
     headers: Headers = field(default_factory=list)
@@ -198,7 +199,7 @@ class Routes:
             logger.exception("%s: %s failed", scope["state"]["request_id"], scope["path"])
             await self._refuse(scope, send, Refused("EXECUTION_FAILED", FAILED), [])
         else:
-            await give(scope, send, found)
+            await give(scope, receive, send, found)
 
     def _find(self, scope: Scope, headers: Headers) -> tuple[Route, dict[str, str]]:
         # The server leaves the body of an answer to HEAD out.
@@ -306,7 +307,7 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
 # ── answering ───────────────────────────────────────────────────────────────────────────────────
 
 
-async def give(scope: Scope, send: Send, found: Any) -> None:
+async def give(scope: Scope, receive: Receive, send: Send, found: Any) -> None:
     """Send what a handler gave."""
     if found is NOBODY:
         return
@@ -316,8 +317,25 @@ async def give(scope: Scope, send: Send, found: Any) -> None:
     elif isinstance(found.body, bytes):
         await respond(send, found.status, found.body, found.headers, found.content_type)
     else:
-        headers = [(b"content-type", found.content_type.encode()), *found.headers]
-        await send({"type": "http.response.start", "status": found.status, "headers": headers})
-        async for piece in found.body:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+        await stream(scope, receive, send, found)
+
+
+async def stream(scope: Scope, receive: Receive, send: Send, answer: Answer) -> None:
+    """Send an answer piece by piece; its generator is closed as soon as the client is gone."""
+    assert not isinstance(answer.body, bytes)
+    headers = [(b"content-type", answer.content_type.encode()), *answer.headers]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        tasks.cancel_scope.cancel()
+
+    async with aclosing(answer.body) as pieces:
+        if scope["method"] != "HEAD":
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(watch)
+                async for piece in pieces:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                tasks.cancel_scope.cancel()
+    await send({"type": "http.response.body", "body": b""})

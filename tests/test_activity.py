@@ -1,0 +1,384 @@
+"""What happened can be read: over REST, as events and on the command line, with a daemon and without."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shlex
+import threading
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import anyio
+import pytest
+from asgi import Client, ask, http
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from running import home
+from test_fleet import until
+from test_journal import KEEP, a_record
+
+from mcpproxy.journal import feed, reading
+from mcpproxy.journal.feed import Feed
+from mcpproxy.journal.queries import instant
+from mcpproxy.journal.reading import Wanted, page
+from mcpproxy.journal.records import number
+from mcpproxy.journal.store import Store
+from mcpproxy.journal.writer import open_journal
+from mcpproxy.policy import ADMIN, Caller
+from mcpproxy.rest.activity import Activity
+from mcpproxy.rest.events import Events
+from mcpproxy.rest.routing import Routes
+
+PAGE = Path(__file__).parents[1] / "docs" / "activity.md"
+AGENT = Caller("agent", "token")
+
+# ── a daemon, used and killed ───────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def story():
+    """A daemon that was asked and looked at, worked and was killed; what it answered, and its home."""
+    code = "const r = await tools.stub.echo({text: input.n}); return r.text"
+    answered: dict[str, str] = {}
+    with home(code_execution_pool_size=4) as place:
+        with place.serving() as serving:
+            serving.execute(code, input={"n": "first"})
+            serving.ask("POST", "/api/v1/code/exec", {"code": "1", "options": {"trace": 1}})
+            shown = [said(place, words) for words in commands(place)]
+
+            def work(worker):
+                for n in range(1000):
+                    try:
+                        reply = serving.execute(code, input={"n": f"{worker}.{n}"})
+                    except (OSError, ValueError):
+                        return  # it is dead
+                    answered[reply["request_id"]] = reply["value"]
+
+            workers = [threading.Thread(target=work, args=[n]) for n in range(4)]
+            for each in workers:
+                each.start()
+            while len(answered) < 60:
+                workers[0].join(0.005)
+            serving.process.kill()
+            for each in workers:
+                each.join()
+            serving.process.wait()
+        yield SimpleNamespace(place=place, answered=answered, shown=shown)
+
+
+def commands(place):
+    """Those of the page that come to an end, with a real id."""
+    first = json.loads(said(place, ["export", "--type", "execution"]).splitlines()[0])
+    for block in re.findall(
+        r"^```sh\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    ):
+        for line in block.splitlines():
+            line = line.replace("1a22b910e6e00000", first["id"])
+            line = line.replace("activity.csv", str(place.folder / "activity.csv"))
+            words = shlex.split(line, comments=True)
+            if words[:2] == ["mcpproxy", "activity"] and "watch" not in words:
+                yield words[2:]
+
+
+def said(place, words):
+    done = place.invoke("activity", *words)
+    assert done.exit_code == 0, (words, done.output)
+    return done.stdout
+
+
+@pytest.mark.threat("J1")
+def test_a_daemon_that_is_killed_under_load_has_a_record_of_all_that_it_answered(story):
+    found = [json.loads(line) for line in said(story.place, ["export", "--detail"]).splitlines()]
+    executions = {each["request_id"]: each for each in found if each["type"] == "execution"}
+    calls = {each.get("parent"): each for each in found if each["type"] == "tool_call"}
+    for request_id, value in story.answered.items():
+        execution = executions[request_id]
+        assert execution["detail"]["reply"] == {"ok": True, "value": value}
+        assert execution["caller"] == "admin"
+        call = calls[execution["id"]]
+        assert (call["server"], call["tool"], call["status"]) == ("stub", "echo", "ok")
+        assert call["detail"]["arguments"] == {"text": value}
+
+
+def test_each_command_of_the_page_says_the_same_with_a_daemon_and_without(story):
+    written = list(commands(story.place))
+    assert {words[0] for words in written} == {"list", "show", "summary", "export"}
+    for words, before in zip(written, story.shown, strict=True):
+        now = said(story.place, words)
+        assert now.split()[:3] == before.split()[:3] or words[0] == "summary", words
+        if words[0] == "show":
+            assert now == before
+            assert "stub:echo" in now and 'reply: {"ok": true, "value": "first"}' in now
+    (listed,) = (said(story.place, ["list", "--type", "refusal"]).splitlines()[1:],)
+    assert len(listed) == 1 and "INVALID_OPTIONS" in listed[0] and "trace" in listed[0]
+    assert (
+        (story.place.folder / "activity.csv").read_text(encoding="utf-8").startswith("time,type,")
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["list", "--from", "yesterday"], "from: 'yesterday' is no time"),
+        (["show", "nonsense"], "'nonsense' is no id of a record"),
+        (["show", "0" * 16], "there is no record"),
+        (["watch", "--from", "24h"], "watch shows what comes"),
+    ],
+)
+def test_a_command_that_can_not_be_done_says_why(story, words, said):
+    done = story.place.invoke("activity", *words)
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+# ── pages ───────────────────────────────────────────────────────────────────────────────────────
+
+ATTRIBUTES = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["execution", "tool_call"]),
+        "status": st.sampled_from(["ok", "error"]),
+        "server": st.sampled_from([None, "a", "b"]),
+        "caller": st.sampled_from(["me", "you"]),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    with closing(Store(tmp_path_factory.mktemp("pages"))) as found:
+        yield found
+
+
+@given(
+    st.lists(ATTRIBUTES, max_size=40),
+    ATTRIBUTES.map(lambda found: {key: value for key, value in found.items() if value != "ok"}),
+    st.sets(st.sampled_from(["type", "status", "server", "caller"])),
+    st.lists(st.integers(1, 9), min_size=1),
+    st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_each_record_is_on_one_page_though_others_are_written_meanwhile(
+    store, made, wanted, names, limits, oldest_first
+):
+    wanted = {name: value for name, value in wanted.items() if name in names}
+    records = [a_record(n << 20, **each) for n, each in enumerate(made, 1)]
+    store._database.execute("DELETE FROM records")
+    store.insert([b"".join(each.line() for each in records)] if records else [])
+    reading.WINDOW, window = 5, reading.WINDOW
+    found, cursor, turn = [], None, 0
+    try:
+        while turn == 0 or cursor is not None:
+            limit = limits[turn % len(limits)]
+            each = page(
+                store._database,
+                Wanted(**wanted),
+                limit=limit,
+                cursor=cursor,
+                oldest_first=oldest_first,
+            )
+            assert len(each.records) <= limit
+            found += [number(record["seq"]) >> 20 for record in each.records]
+            cursor, turn = each.next, turn + 1
+            if cursor is not None and turn < 10:  # newer ones of the same kind
+                store.insert([a_record((1000 + turn) << 20, **{**made[0], **wanted}).line()])
+    finally:
+        reading.WINDOW = window
+    there = [
+        each.seq >> 20
+        for each in records
+        if all(getattr(each, name) == value for name, value in wanted.items() if value)
+    ]
+    old = [each for each in found if each < 1000]
+    assert old == (there if oldest_first else there[::-1])
+    assert len(set(found)) == len(found)
+
+
+def test_a_time_is_a_date_or_how_long_ago():
+    now = 1_800_000_000_000
+    assert instant("from", "90m", now) == now - 90 * 60_000
+    assert instant("from", "2026-11-30T08:00:00Z", now) == 1_796_025_600_000
+    assert instant("from", "2026-11-30T09:00:00+01:00", now) == 1_796_025_600_000
+    assert instant("from", "2026-11-30", now) == 1_795_996_800_000
+    with pytest.raises(ValueError, match="to: '5 weeks' is no time"):
+        instant("to", "5 weeks", now)
+
+
+# ── over REST ───────────────────────────────────────────────────────────────────────────────────
+
+
+class World:
+    """The routes over a journal, without a daemon."""
+
+    def __init__(self, journal):
+        self.journal = journal
+        self.feed = Feed(journal)
+        self.routes = Routes([*Activity(self).routes(), *Events(self).routes()])
+        self.caller = ADMIN
+
+    async def app(self, scope, receive, send):
+        scope["state"] = {"caller": self.caller, "request_id": "request"}
+        await self.routes(scope, receive, send)
+
+    async def get(self, path, **headers):
+        return await ask(self.app, "GET", path, headers=headers)
+
+    async def data(self, path):
+        answer = await self.get(path)
+        assert answer.status == 200, answer.text
+        return answer.body["data"]
+
+    @asynccontextmanager
+    async def listening(self, path, **headers):
+        """The other side of a stream of events."""
+        client = Client()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.app, http("GET", path, headers), client.receive, client.send)
+            await until(lambda: len(client.sent) > 1)
+            yield client
+            client.gone.set()
+
+
+def events(client):
+    """Name, id and data of each event that came."""
+    text = b"".join(each.get("body", b"") for each in client.sent).decode()
+    found = []
+    for block in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if line[:1] != ":")
+        if "data" in fields:
+            found.append((fields["event"], fields.get("id"), json.loads(fields["data"])))
+    return found
+
+
+def over(client):
+    return client.sent[-1]["type"] == "http.response.body" and not client.sent[-1].get("more_body")
+
+
+@pytest.fixture
+async def world(tmp_path):
+    async with open_journal(tmp_path, KEEP, 1000, on=True, lasting=True) as journal:
+        yield World(journal)
+
+
+async def test_what_was_recorded_a_moment_ago_is_listed_found_and_summed_up(world):
+    for server, tool, code in [("a", "x", None), ("a", "y", "TOOL_ERROR"), ("b", "x", None)]:
+        world.journal.record(
+            "tool_call",
+            "error" if code else "ok",
+            code=code,
+            server=server,
+            tool=tool,
+            ms=10,
+            seen=5,
+        )
+    listed = await world.data("/api/v1/activity?server=a&order=oldest")
+    assert [(each["tool"], each["status"]) for each in listed["records"]] == [
+        ("x", "ok"),
+        ("y", "error"),
+    ]
+    assert listed["next"] is None
+    (failed,) = (await world.data("/api/v1/activity?status=error&from=1h"))["records"]
+    assert "detail" not in failed
+    assert (await world.data(f"/api/v1/activity/{failed['id']}"))["detail"] == {}
+    sums = await world.data("/api/v1/activity/summary?by=server")
+    assert [
+        (each["name"], each["count"], each["error"], each["seen"]) for each in sums["groups"]
+    ] == [
+        ("a", 2, 1, 10),
+        ("b", 1, 0, 5),
+    ]
+    assert (await world.get("/api/v1/activity?to=24h")).body["data"]["records"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("?limit=0", 400, "limit"),
+        ("?status=fine", 400, "status"),
+        ("?cursor=zz", 400, "'zz' is no id"),
+        ("?from=soon", 400, "from: 'soon' is no time"),
+        ("?colour=red", 400, "it takes type, server"),
+        ("/0000000000000000", 404, "there is no record"),
+        ("/zz", 400, "'zz' is no id"),
+    ],
+)
+async def test_a_question_that_can_not_be_answered_says_why(world, path, status, words):
+    answer = await world.get(f"/api/v1/activity{path}")
+    assert answer.status == status
+    assert words in answer.body["error"]["message"]
+
+
+@pytest.mark.threat("J3")
+@pytest.mark.parametrize(
+    "path", ["/api/v1/activity", "/api/v1/activity/summary", "/api/v1/activity/export", "/api/v1/activity/1", "/events"]
+)  # fmt: skip
+async def test_who_is_no_operator_reads_nothing_of_it(world, path):
+    world.caller = AGENT
+    answer = await world.get(path)
+    assert answer.status == 403 and answer.body["error"]["code"] == "FORBIDDEN"
+
+
+@pytest.mark.threat("J3")
+async def test_an_export_has_all_records_and_no_formula_for_a_spreadsheet(world):
+    for n in range(1200):
+        world.journal.record("tool_call", "ok", server="s", tool=f"=cmd{n}", detail={"n": n})
+    lines = (await world.get("/api/v1/activity/export?detail=true")).text.splitlines()
+    assert [json.loads(line)["detail"]["n"] for line in lines] == list(range(1200))
+    answer = await world.get("/api/v1/activity/export?format=csv&from=1h")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert len(rows) == 1200 and rows[7]["tool"] == "'=cmd7"
+
+
+# ── events ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_events_come_as_they_happen_and_a_client_that_was_away_gets_what_it_missed(world):
+    async with world.listening("/events?kinds=activity,servers") as client:
+        world.journal.record("tool_call", "ok", server="s", tool="t")
+        world.journal.record("config_change", "ok")
+        world.journal.record("server_state", "error", server="s", detail={"state": "down"})
+        await until(lambda: len(events(client)) == 2)
+    first, second = events(client)
+    assert [first[0], second[0]] == ["activity", "servers"]
+    assert second[2]["about"] == "down"
+    world.journal.record("execution", "ok", id=world.journal.number())
+    async with world.listening("/events", **{"Last-Event-ID": first[1]}) as client:
+        world.journal.record("system", "ok")
+        await until(lambda: len(events(client)) == 4)
+    found = events(client)
+    assert [name for name, _, _ in found] == ["config", "servers", "activity", "activity"]
+    assert [data["type"] for _, _, data in found[2:]] == ["execution", "system"]
+    assert [id for _, id, _ in found] == sorted(id for _, id, _ in found)
+
+
+@pytest.mark.threat("J2")
+async def test_a_listener_that_does_not_read_is_told_and_let_go(world, monkeypatch):
+    monkeypatch.setattr(feed, "MOST_WAITING", 5)
+    async with world.listening("/events") as client:
+        for _ in range(20):
+            world.journal.record("system", "ok")
+        await until(lambda: over(client))
+    found = events(client)
+    assert [name for name, _, _ in found] == ["activity"] * 5 + ["slow"]
+    async with world.listening(f"/events?after={found[4][1]}") as client:
+        await until(lambda: len(events(client)) == 15)
+
+
+async def test_a_stream_ends_with_the_daemon_and_nobody_listens_after_its_client_is_gone(world):
+    async with world.listening("/events") as client:
+        pass
+    assert over(client)
+    assert not world.journal._listeners
+    async with world.listening("/events") as client:
+        world.feed.close()
+        await until(lambda: over(client))
+
+
+async def test_a_bad_place_or_kind_is_refused(world):
+    assert (await world.get("/events?after=here")).status == 400
+    answer = await world.get("/events?kinds=gossip")
+    assert "'gossip' is none of activity, catalog, config, servers" in answer.text
