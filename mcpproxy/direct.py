@@ -25,7 +25,7 @@ from mcpproxy.toolbox import Context, Json, Report, Tools, asked_by, forwarded
 from mcpproxy.upstream.connection import Client
 
 if TYPE_CHECKING:
-    from mcpproxy.catalog import Catalog
+    from mcpproxy.catalog import Catalog, Tool
 
 CATALOG_TTL_MS = 60_000
 """A list that follows the catalog; clients that listen hear of a change at once."""
@@ -48,7 +48,7 @@ class CatalogFace(Face):
 
     def __init__(self, tools: Tools, instructions: str) -> None:
         super().__init__(tools, (), instructions, handlers=LIBRARY)
-        self._listings: list[tuple[Catalog, list[Json]]] = []
+        self._listings: list[tuple[Catalog, bool, list[Json]]] = []
         self.other_lists: set[str] = set()
         """Of prompts and resources, what is to be announced."""
         self.news = anyio.Event()
@@ -184,14 +184,26 @@ class CatalogFace(Face):
 
     def listed(self, caller: Caller = LOCAL) -> list[Json]:
         catalog = self.tools.daemon.catalog_for(caller)
-        kept = next((listed for one, listed in self._listings if one is catalog), None)
-        if kept is None:
-            kept = [
-                {**tool.definition, "name": direct_name(ToolId(tool.server, tool.name), catalog)}
-                for tool in catalog.tools()
-            ]
-            self._listings = [*self._listings, (catalog, kept)][-MOST_LISTINGS:]
-        return list(kept)
+        cuts = self.tools.daemon.settings.tool_response_limit > 0
+        for one, cutting, listed in self._listings:
+            if one is catalog and cutting is cuts:
+                return list(listed)
+        made = [direct(tool, catalog, cuts=cuts) for tool in catalog.tools()]
+        made += [offer.READ_RESULT] if cuts else []
+        self._listings = [*self._listings, (catalog, cuts, made)][-MOST_LISTINGS:]
+        return list(made)
+
+
+def direct(tool: Tool, catalog: Catalog, *, cuts: bool) -> Json:
+    """A tool's definition under the name that it has here.
+
+    Where results may be cut, no schema is promised for them: a client that holds us to one would
+    refuse a result without its structured content.
+    """
+    found = {**tool.definition, "name": direct_name(ToolId(tool.server, tool.name), catalog)}
+    if cuts:
+        found.pop("outputSchema", None)
+    return found
 
 
 async def tell_updated(connection: Connection, uri: str) -> None:

@@ -30,10 +30,6 @@ SHORTEST = 8
 """Characters of an id that are enough, where they fit one program."""
 
 
-def owner(caller: Caller) -> str:
-    return "" if caller.admin else caller.name
-
-
 class KeptCode:
     """See the module. `catalog` is of everything, `catalog_for` of what a caller sees."""
 
@@ -50,7 +46,7 @@ class KeptCode:
     def keep(self, code: Kept, caller: Caller) -> str:
         """Keep it as this caller's; gives its id. Raises `Refused` where it can't be written."""
         with self._readable():
-            return self.cache.keep(replace(code, owner=owner(caller)))
+            return self.cache.keep(replace(code, owner=caller.owner))
 
     def find(self, cache_id: str, caller: Caller) -> Kept:
         """The program of an id, or of the start of one. Raises `Refused`."""
@@ -67,7 +63,7 @@ class KeptCode:
                 f"cache_id {cache_id[:80]!r} is the start of several ids; give more of it",
             )
         # Of the same program in several hands, one's own.
-        return min(found, key=lambda each: each.owner != owner(caller))
+        return min(found, key=lambda each: each.owner != caller.owner)
 
     def listing(self, caller: Caller) -> list[Kept]:
         """The last used first. Raises `Refused`."""
@@ -113,7 +109,7 @@ class KeptCode:
         return self._shown(found, caller)
 
     def _whose(self, caller: Caller) -> str | None:
-        return None if caller.admin else owner(caller)
+        return None if caller.admin else caller.owner
 
     def _shown(self, found: list[Kept], caller: Caller) -> list[Kept]:
         if caller.admin:

@@ -180,17 +180,32 @@ RUN_CACHED_CODE: dict[str, Any] = {
 CALL_TOOL: dict[str, Any] = {
     "name": "call_tool",
     "title": "Call one tool",
-    "description": "Call one tool of a connected server and return its result. "
-    "Find its name with search_tools and its arguments with get_functions.",
+    "description": "Call one tool of a connected server and return its result: give name and args. "
+    "Find its name with search_tools and its arguments with get_functions. A long result is cut; "
+    "give the cursor at its end, alone, to read on.",
     "inputSchema": {
         "type": "object",
         "properties": {
             "name": {"type": "string", "description": "server:tool"},
             "args": {"type": "object", "description": "The tool's arguments", "default": {}},
+            "cursor": {"type": "string", "description": "Instead of a call: where to read on"},
         },
-        "required": ["name"],
     },
     "annotations": CODE_EXECUTION["annotations"],
+}
+
+READ_RESULT: dict[str, Any] = {
+    "name": "read_result",
+    "title": "Read on",
+    "description": "The next part of a result that was cut because it is long.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "cursor": {"type": "string", "description": "The cursor at the end of the part before"}
+        },
+        "required": ["cursor"],
+    },
+    "annotations": LOOKING,
 }
 
 FIVE = (CODE_EXECUTION, SEARCH_TOOLS, GET_FUNCTIONS, LIST_SERVERS, RUN_CACHED_CODE)
@@ -199,7 +214,7 @@ FIVE = (CODE_EXECUTION, SEARCH_TOOLS, GET_FUNCTIONS, LIST_SERVERS, RUN_CACHED_CO
 THREE = (SEARCH_TOOLS, GET_FUNCTIONS, CALL_TOOL)
 """What `/mcp/call` lists, in this order."""
 
-OWN = {tool["name"]: tool for tool in (*FIVE, CALL_TOOL)}
+OWN = {tool["name"]: tool for tool in (*FIVE, CALL_TOOL, READ_RESULT)}
 
 OTHER_NAMES = {
     "execute_code": "code_execution",
@@ -230,6 +245,8 @@ OTHER_NAMES = {
     "execute_tool": "call_tool",
     "invoke_tool": "call_tool",
     "run_tool": "call_tool",
+    "read_cache": "read_result",
+    "read_more": "read_result",
 }
 """What models call our tools after they met another system's."""
 

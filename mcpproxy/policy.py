@@ -76,6 +76,11 @@ class Caller:
         return self.rank == "admin"
 
     @property
+    def owner(self) -> str:
+        """Under which name what it leaves with us is kept: administrators share, nobody else does."""
+        return "" if self.admin else self.name
+
+    @property
     def scope(self) -> Scope:
         servers = self.servers
         if self.profile is not None:

@@ -202,7 +202,7 @@ class Settings(Concurrency):
     tool_discovery_interval: Duration = 300.0
     """Time after which an upstream's tools are listed anew when it gives no time to live."""
     tool_response_limit: int = Field(20_000, ge=0)
-    """Characters of a direct tool result; 0 is any number."""
+    """Characters of text in one direct tool result; what is longer is cut and can be read on. 0 is any number."""
     server_concurrency_defaults: Concurrency = Field(
         default_factory=lambda: Concurrency.model_validate({})
     )

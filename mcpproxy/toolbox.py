@@ -24,6 +24,7 @@ from mcpproxy.discovery import near_names
 from mcpproxy.errors import CallError, Refused
 from mcpproxy.execution import JOINING_SECONDS, Reply, refusal, to_json
 from mcpproxy.names import LONGEST, SEPARATORS, ToolId, close, find_tool
+from mcpproxy.paging import Cut, NoPage
 from mcpproxy.policy import EVERYTHING, LOCAL, Caller
 from mcpproxy.upstream.connection import Client
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
 
 logger = logging.getLogger(__name__)
+
+CUT_META = "mcpproxy/cut"
+"""Key in `_meta` of a result that was cut: what was given, of how much, and the cursor."""
 
 Context = ServerRequestContext[Any, Any]
 Json = dict[str, Any]
@@ -70,6 +74,11 @@ class Call:
     request_id: str
     report: Report | None
     asker: Asker
+
+    @property
+    def own(self) -> str:
+        """Which of our own tools it calls, if it does."""
+        return offer.OTHER_NAMES.get(self.name, self.name)
 
     @classmethod
     def of(cls, ctx: Context) -> Call:
@@ -140,6 +149,7 @@ class Tools:
             "list_servers": self._servers,
             "run_cached_code": self._cached,
             "call_tool": self._call,
+            "read_result": self._read_on,
         }
 
     async def call(self, call: Call) -> Json:
@@ -147,7 +157,7 @@ class Tools:
         logs.request.set(call.request_id)
         logs.caller.set(call.caller.name)
         logs.client.set(call.client)
-        verb = self.own.get(offer.OTHER_NAMES.get(call.name, call.name))
+        verb = self.own.get(call.own)
         try:
             return await (verb(call) if verb else self._upstream(call.name, call.arguments, call))
         except Refused as refused:
@@ -160,6 +170,8 @@ class Tools:
             return told(to_json(error.envelope()).decode(), failed=True)
         except ValueError as error:
             return failure("INVALID_ARGS", str(error))
+        except NoPage as error:
+            return failure("NOT_FOUND", str(error))
         except LookupError as error:
             return failure("TOOL_NOT_FOUND", str(error.args[0] if error.args else error))
         except MCPError:
@@ -215,8 +227,18 @@ class Tools:
             raise ValueError("params must be an object")
         return await self._run(partial(self.daemon.run_cached, cache_id, dict(params)), call)
 
+    async def _read_on(self, call: Call) -> Json:
+        cursor = call.arguments.get("cursor")
+        if not isinstance(cursor, str):
+            raise ValueError("cursor must be a string: the one at the end of the part before")
+        limit = self.daemon.settings.tool_response_limit
+        text, cut = self.daemon.pages.next(cursor, limit, call.caller.owner)
+        return noted({"content": [{"type": "text", "text": text}]}, cut, call)
+
     async def _call(self, call: Call) -> Json:
         take = call.arguments.get
+        if "cursor" in call.arguments and take("name") is None:
+            return await self._read_on(call)
         name, args = take("name"), take("args", take("arguments"))
         server, tool = take("server"), take("tool")
         if name is None and isinstance(server, str) and isinstance(tool, str):
@@ -246,9 +268,11 @@ class Tools:
                 call.asker, str(found), send, legacy=self.is_legacy(found.server)
             )
         )
-        if result.get("resultType") != "input_required":
-            result.setdefault("content", [])
-        return result
+        if result.get("resultType") == "input_required":
+            return result
+        result.setdefault("content", [])
+        limit = self.daemon.settings.tool_response_limit
+        return noted(*self.daemon.pages.first(result, limit, call.caller.owner), call)
 
     def is_legacy(self, server: str) -> bool:
         connection = self.daemon.fleet.connections().get(server)
@@ -257,6 +281,17 @@ class Tools:
 
 class NoTool(LookupError):
     """A name that names nothing; the message says what to do about it."""
+
+
+def noted(result: Json, cut: Cut | None, call: Call) -> Json:
+    """The result, with a last block that says how to read on where it was cut."""
+    if cut is None:
+        return result
+    reader = "call_tool" if call.own == "call_tool" else "read_result"
+    note = {"type": "text", "text": cut.told(reader)}
+    meta = result.get("_meta")
+    meta = {**(meta if isinstance(meta, Mapping) else {}), CUT_META: cut.shown()}
+    return {**result, "content": [*result["content"], note], "_meta": meta}
 
 
 async def settled(daemon: Daemon) -> None:

@@ -11,6 +11,8 @@ import anyio
 
 from mcpproxy.catalog import Catalog, Server, Tool
 from mcpproxy.errors import Refused
+from mcpproxy.paging import Pages
+from mcpproxy.settings import Settings
 
 
 def catalog(version: int = 1, /, **servers: list[str | dict[str, Any]]) -> Catalog:
@@ -93,6 +95,8 @@ class FakeDaemon:
     def __init__(self, first: Catalog) -> None:
         self.fleet = FakeFleet(first)
         self.discovery = FakeDiscovery()
+        self.settings = Settings()
+        self.pages = Pages()
         self.executed: list[tuple[dict[str, Any], str, str]] = []
         self.called: list[tuple[str, str, dict[str, Any], Any]] = []
         self.results: dict[str, dict[str, Any] | Exception] = {}

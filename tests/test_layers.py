@@ -32,7 +32,7 @@ LAYERS = [
         "connections",
     },
     {"daemon"},
-    {"execution", "discovery", "configuration", "keptcode", "view"},
+    {"execution", "discovery", "configuration", "keptcode", "view", "paging"},
     {
         "request",
         "script",

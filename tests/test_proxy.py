@@ -23,6 +23,7 @@ from mcpproxy.catalog import Catalog
 from mcpproxy.errors import CallError
 from mcpproxy.policy import Caller
 from mcpproxy.proxy import open_mcp
+from mcpproxy.settings import Settings
 from mcpproxy.toolbox import Call
 
 ERAS = ("legacy", "2026-07-28")
@@ -270,6 +271,7 @@ def conversation(era, tool, arguments):
 
 
 WHO = {"name": "test", "version": "1"}
+DIRECT = ["demo__echo", "demo__add", "demo__wait", "github__list_issues"]
 
 
 @pytest.mark.parametrize(
@@ -277,7 +279,7 @@ WHO = {"name": "test", "version": "1"}
     [
         ("/mcp", FIVE),
         ("/mcp/call", ["search_tools", "get_functions", "call_tool"]),
-        ("/mcp/all", ["demo__echo", "demo__add", "demo__wait", "github__list_issues"]),
+        ("/mcp/all", [*DIRECT, "read_result"]),
     ],
 )
 @pytest.mark.parametrize("era", ERAS)
@@ -297,6 +299,70 @@ async def test_an_upstream_tool_can_be_called_on_every_face(daemon, tmp_path, pa
         result = await client.call_tool(name, {"a": 1}, meta={"traceparent": "t"})
     assert json.loads(said(result)) == {"a": 1}
     assert daemon.called == [("demo", "echo", {"a": 1}, {"traceparent": "t"})]
+
+
+LONG = {
+    "content": [{"type": "text", "text": "x" * 30}, {"type": "text", "text": "y" * 30}],
+    "structuredContent": {"a": "x" * 30},
+    "isError": True,
+    "_meta": {"own": 1},
+}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("path", "tool", "arguments", "reader"),
+    [
+        ("/mcp/all", "demo__echo", {}, "read_result"),
+        ("/mcp", "demo__echo", {}, "read_result"),
+        ("/mcp/call", "call_tool", {"name": "demo:echo"}, "call_tool"),
+    ],
+)
+async def test_a_long_result_is_cut_and_read_on(
+    daemon, tmp_path, era, path, tool, arguments, reader
+):
+    daemon.results["echo"] = LONG
+    daemon.settings = Settings(tool_response_limit=40)
+    async with connected(daemon, tmp_path, "http", era, path) as client:
+        if path != "/mcp":
+            assert reader in [each.name for each in (await client.list_tools()).tools]
+        result = await client.call_tool(tool, arguments)
+        first, second, note = [block.text for block in result.content]
+        assert (first, second) == ("x" * 30, "y" * 9)
+        # The structured content is not what the texts say: it belongs to the whole.
+        size = len(
+            "x" * 30 + "\n" + "y" * 30 + "\n" + json.dumps({"a": "x" * 30}, separators=(",", ":"))
+        )
+        assert note.startswith(f"[Cut: characters 1-40 of {size}. The call is done")
+        assert (result.is_error, result.structured_content, result.meta["own"]) == (True, None, 1)
+        cursor = result.meta["mcpproxy/cut"]["cursor"]
+        assert f"{reader}({json.dumps({'cursor': cursor})})" in note
+        got = first + "\n" + second
+        while cursor:
+            part = await client.call_tool(reader, {"cursor": cursor})
+            got += part.content[0].text
+            cursor = part.meta["mcpproxy/cut"]["cursor"]
+        assert "this is the end" in part.content[1].text
+        wrong = await client.call_tool(reader, {"cursor": "none.1"})
+    assert len(got) == size and json.loads(got[62:]) == LONG["structuredContent"]
+    assert wrong.is_error and "nothing to read on" in said(wrong)
+    assert len(daemon.called) == 1
+
+
+@pytest.mark.parametrize("limit", [0, 40])
+async def test_a_schema_is_promised_only_for_results_that_are_never_cut(daemon, tmp_path, limit):
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    tool = {"name": "echo", "inputSchema": {"type": "object"}, "outputSchema": schema}
+    daemon.fleet.show(catalog(demo=[{**tool, "annotations": {"readOnlyHint": True}}]))
+    daemon.results["echo"] = {"content": [], "structuredContent": {"a": "x" * 100}}
+    daemon.settings = Settings(tool_response_limit=limit)
+    async with connected(daemon, tmp_path, "http", "legacy", "/mcp/all") as client:
+        (listed, *others) = (await client.list_tools()).tools
+        result = await client.call_tool("demo__echo", {})
+    assert listed.annotations.read_only_hint
+    assert listed.output_schema == (None if limit else schema)
+    assert [each.name for each in others] == (["read_result"] if limit else [])
+    assert (result.structured_content is None) == bool(limit)
 
 
 @pytest.mark.parametrize(
@@ -516,6 +582,7 @@ async def test_modern_clients_of_the_catalog_hear_of_a_change(daemon, tmp_path):
         assert [tool.name for tool in (await client.list_tools()).tools] == [
             "demo__echo",
             "demo__new",
+            "read_result",
         ]
 
 

@@ -188,6 +188,29 @@ def in_flight(serving, name):
     return next(each["in_flight"] for each in servers if each["name"] == name)
 
 
+def test_a_long_result_is_cut_and_read_on_everywhere(serving, run):
+    answer = call(serving, "stub:big", bytes=45_000).body["data"]
+    assert len(answer["content"][0]["text"]) == 20_000
+    cursor = answer["cut"].pop("cursor")
+    assert answer["cut"] == {"start": 0, "end": 20_000, "characters": 45_000}
+    second = run("call", f"--cursor={cursor}")
+    assert len(second.stdout) == 20_001
+    assert "characters 20,001-40,000 of 45,000; read on with: mcpproxy tools call" in second.stderr
+    cursor = second.stderr.split("--cursor=")[1].strip()
+    last = json.loads(run("call", f"--cursor={cursor}", "--json").stdout)
+    assert (len(last["content"][0]["text"]), last["cut"]["cursor"]) == (5_000, None)
+    wrong = run("call", "--cursor", "none")
+    assert (wrong.exit_code, "nothing to read on" in wrong.stderr) == (2, True)
+    assert run("call").exit_code == 2
+    neither = serving.ask("POST", f"{TOOLS}/call", {})
+    assert (neither.status, "tool_name, or cursor" in neither.text) == (400, True)
+
+
+def test_a_script_is_given_all_of_it(serving):
+    code = "return (await tools.stub.big({bytes: 45000})).length"
+    assert serving.execute(code)["value"] == 45_000
+
+
 @pytest.mark.parametrize(
     ("path", "status", "said"),
     [

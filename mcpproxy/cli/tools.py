@@ -104,16 +104,25 @@ def show(tool: str, as_json: bool, config: str | None) -> None:
 
 
 @tools.command()
-@click.argument("tool")
+@click.argument("tool", required=False)
 @click.option("--args", "given", metavar="JSON", help="The arguments: JSON, @FILE, or - for stdin.")
+@click.option("--cursor", help="Instead of a call: where to read on in a result that was cut.")
 @json_option
 @config_option
-def call(tool: str, given: str | None, as_json: bool, config: str | None) -> None:
+def call(
+    tool: str | None, given: str | None, cursor: str | None, as_json: bool, config: str | None
+) -> None:
     """Call TOOL (SERVER:TOOL) and print its result.
 
-    Exit status: 0 it succeeded, 1 it was called and failed, 2 it was not called.
+    A running daemon cuts what is longer than its tool_response_limit. Exit status: 0 it succeeded,
+    1 it was called and failed, 2 it was not called.
     """
-    body = {"tool_name": tool, "arguments": arguments(given)}
+    if (tool is None) == (cursor is None):
+        refuse("give SERVER:TOOL, or --cursor to read on, one of them")
+    if cursor is not None:
+        body: dict[str, Any] = {"cursor": cursor}
+    else:
+        body = {"tool_name": tool, "arguments": arguments(given)}
     status, text = reach(config, "POST", f"{TOOLS}/call", body, about=tool)
     answer = json.loads(text)
     if status != 200:
@@ -123,6 +132,9 @@ def call(tool: str, given: str | None, as_json: bool, config: str | None) -> Non
         show_json(result)
     else:
         show_result(result)
+    if (cut := result.get("cut")) is not None and cut["cursor"] is not None:
+        part = f"characters {cut['start'] + 1:,}-{cut['end']:,} of {cut['characters']:,}"
+        click.echo(f"{part}; read on with: mcpproxy tools call --cursor={cut['cursor']}", err=True)
     sys.exit(FAILED if result.get("isError") is True else 0)
 
 
@@ -198,6 +210,8 @@ def alone(
         names = [server.name for server in daemon.settings.servers]
         meant = [name for name in names if about is not None and about.startswith(name)]
         await daemon.fleet.known(meant or None)
+        # Nobody would be there to read on from.
+        daemon.settings = daemon.settings.model_copy(update={"tool_response_limit": 0})
         return await ask(daemon, verb, path, body)
 
     try:

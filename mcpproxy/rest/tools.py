@@ -13,6 +13,7 @@ from mcpproxy.discovery import MOST, no_server
 from mcpproxy.errors import CallError, Refused
 from mcpproxy.execution import to_json
 from mcpproxy.names import ToolId
+from mcpproxy.paging import Cut, NoPage
 from mcpproxy.rest.routing import Answer, Query, Request, Route, while_there
 from mcpproxy.toolbox import NoTool, located, settled
 
@@ -55,8 +56,11 @@ CALL = {
     "properties": {
         "tool_name": {"type": "string", "description": "server:tool"},
         "arguments": {"type": "object", "description": "The tool's arguments; {} unless given."},
+        "cursor": {
+            "type": "string",
+            "description": "Alone: where to read on in a result that was cut.",
+        },
     },
-    "required": ["tool_name"],
     "additionalProperties": False,
 }
 RESULT = {"content": [{"type": "text", "text": "14:30"}]}
@@ -111,6 +115,7 @@ class Tools:
 
     async def _list(self, request: Request) -> Any:
         wanted = request.query.get("server")
+        await settled(self._daemon)
         catalog = self._daemon.catalog_for(request.caller)
         if wanted is not None and wanted not in catalog.servers:
             raise Refused("NOT_FOUND", no_server(wanted, catalog))
@@ -153,8 +158,13 @@ class Tools:
             raise Refused("INVALID_REQUEST", str(error)) from error
 
     async def _call(self, request: Request) -> Any:
+        name, cursor = request.body.get("tool_name"), request.body.get("cursor")
+        if (name is None) == (cursor is None):
+            raise Refused("INVALID_REQUEST", "give tool_name, or cursor to read on, one of them")
+        if cursor is not None:
+            return self._read_on(cursor, request)
         try:
-            found = await located(self._daemon, request.body["tool_name"], request.caller)
+            found = await located(self._daemon, str(name), request.caller)
             return await while_there(request, partial(self._result, found, request))
         except CallError as error:
             return failed(error, request.request_id)
@@ -165,7 +175,23 @@ class Tools:
         arguments = request.body.get("arguments", {})
         result = await self._daemon.call(tool.server, tool.tool, arguments, request.caller)
         plain = {key: value for key, value in result.items() if key not in MODERN_ONLY}
-        return {"content": [], **plain}
+        return self._cut(
+            *self._daemon.pages.first({"content": [], **plain}, self._limit, request.caller.owner)
+        )
+
+    @property
+    def _limit(self) -> int:
+        return self._daemon.settings.tool_response_limit
+
+    def _read_on(self, cursor: str, request: Request) -> Any:
+        try:
+            text, cut = self._daemon.pages.next(cursor, self._limit, request.caller.owner)
+        except NoPage as error:
+            raise Refused("NOT_FOUND", str(error)) from error
+        return self._cut({"content": [{"type": "text", "text": text}]}, cut)
+
+    def _cut(self, result: dict[str, Any], cut: Cut | None) -> dict[str, Any]:
+        return result if cut is None else {**result, "cut": cut.shown()}
 
 
 def failed(error: CallError, request_id: str) -> Answer:
