@@ -42,6 +42,8 @@ WRONG_KEY = (
 )
 EXPIRED = "this token has expired; an operator can renew it with: mcpproxy token regenerate"
 NO_PAGES = "requests of web pages are refused (Origin); send it from a program, without that header"
+LONG_KEY = 32
+"""Bytes of a key that nobody guesses: it is looked at however many wrong ones came before."""
 FORWARDED = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
 """Headers of reverse proxies."""
 KEY = "apikey"
@@ -135,15 +137,19 @@ class Guard:
 
     def _holder(self, key: bytes, peer: str) -> Caller | Refusal:
         """Whose key this is."""
+        slow_down: Refusal | None = None
         if wait := self._wrong.wait(peer, key):
-            return Refusal(429, "RATE_LIMITED", f"too many wrong keys; try again in {wait} s", wait)
+            message = f"too many wrong keys; try again in {wait} s"
+            slow_down = Refusal(429, "RATE_LIMITED", message, wait)
+            if len(key) < LONG_KEY:
+                return slow_down
         if self._key and hmac.compare_digest(key, self._key):
             self._wrong.right(key)
             return ADMIN
         token = self._tokens.find(key) if self._tokens is not None else None
         if token is None:
             self._wrong.wrong(peer)
-            return Refusal(401, "UNAUTHORIZED", WRONG_KEY)
+            return slow_down or Refusal(401, "UNAUTHORIZED", WRONG_KEY)
         self._wrong.right(key)
         if self._tokens is not None and self._tokens.expired(token):
             return Refusal(401, "UNAUTHORIZED", EXPIRED)

@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 PREFIX = b"mcp_agt_"
 KEY_BYTES = 32
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+HASH = re.compile(r"[0-9a-f]{64}")
 LIFETIME = re.compile(r"([1-9][0-9]{0,5})([mhdw])")
 UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 LONGEST = 365 * UNITS["d"]
@@ -217,15 +218,12 @@ class Tokens:
     def _read(self) -> tuple[Token, ...]:
         try:
             found = json.loads(self.file.read_text(encoding="utf-8"))["tokens"]
-            return tuple(
-                Token(**{**each, "servers": tuple(each["servers"]), "permissions": tuple(each["permissions"])})
-                for each in found
-            )  # fmt: skip
+            return tuple(kept(each) for each in found)
         except FileNotFoundError:
             return ()
         except OSError as error:
             raise unusable(self.file, error.strerror) from error
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, Refused) as error:
             raise unusable(self.file, f"it is damaged ({error}); remove it") from error
 
     def _write(self, tokens: list[Token]) -> None:
@@ -234,6 +232,23 @@ class Tokens:
             write(self.file, text + "\n")
         except SettingsError as error:
             raise Refused("EXECUTION_FAILED", str(error)) from error
+
+
+def kept(entry: Json) -> Token:
+    """A token as it stands in the file. Raises `ValueError`, `TypeError`, `KeyError`."""
+    token = Token(
+        **{
+            **entry,
+            "servers": read_servers(entry["servers"]),
+            "permissions": read_permissions(entry["permissions"]),
+        }
+    )
+    if not HASH.fullmatch(token.hash) or not NAME.fullmatch(token.name):
+        raise ValueError("a name or a hash is none")
+    float(token.expires)
+    for name in CEILINGS:
+        read_ceiling(name, getattr(token, name))
+    return token
 
 
 def hashed(key: bytes, secret: bytes) -> str:

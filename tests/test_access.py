@@ -425,6 +425,27 @@ def test_nobody_gets_in(doors, nobody):
         assert answer.headers["www-authenticate"] == "Bearer"
 
 
+@pytest.mark.threat("L6")
+def test_a_session_is_its_opener_s_alone(doors):
+    hello = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    accept = {"Accept": "application/json, text/event-stream"}
+    callers = ("owner", "all", "admin", "anonymous")
+    for opener in callers:
+        first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        session = doors.ask(opener, "POST", "/mcp", first, **accept).headers["mcp-session-id"]
+        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        for caller in callers:
+            answer = doors.ask(
+                caller, "POST", "/mcp", ping, **accept, **{"Mcp-Session-Id": session}
+            )
+            assert answer.status == (200 if caller == opener else 404), (opener, caller)
+        doors.ask(opener, "DELETE", "/mcp", None, **accept, **{"Mcp-Session-Id": session})
+
+
 @pytest.mark.parametrize("caller", RIGHTS)
 @pytest.mark.threat("L5")
 def test_a_profile_that_is_not_there(doors, caller):

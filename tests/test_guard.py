@@ -222,6 +222,11 @@ async def test_guessing_is_slowed_down_and_says_when_to_come_back(tokens):
     assert answer.body["error"]["retry_after_ms"] == 1000
     assert await caller(guard, "/mcp", {"X-API-Key": SENT}) == "admin"
     assert await caller(guard, "/mcp") == "anonymous"
+    # Nobody guesses a long one: the first time that it is shown is as good as any.
+    secret = tokens.create({"name": "ci", "servers": ["*"]})["token"]
+    answer = await ask(guard, "GET", "/x", headers={"X-API-Key": secret[:-1] + "x"})
+    assert answer.status == 429
+    assert await caller(guard, "/mcp", {"X-API-Key": secret}) == "ci"
 
 
 @pytest.mark.parametrize(

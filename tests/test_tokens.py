@@ -167,7 +167,9 @@ def test_a_name_is_taken_once_and_an_unknown_one_is_said_to_be(tokens):
 
 
 @pytest.mark.parametrize("file", ["tokens.json", "tokens.key"])
-@pytest.mark.parametrize("text", ["", "{", '{"tokens": [{"name": "x"}]}', "x" * 31])
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"tokens": [{"name": "x"}]}', "x" * 31, '{"tokens": 7}', "[]", "null"]
+)
 @pytest.mark.threat("L6")
 def test_files_that_are_damaged_let_nobody_in(tokens, file, text):
     secret = secret_of(tokens.create(WANTED))
@@ -176,6 +178,23 @@ def test_files_that_are_damaged_let_nobody_in(tokens, file, text):
     with pytest.raises(Refused) as refused:
         tokens.create({**WANTED, "name": "second"})
     assert refused.value.code == "EXECUTION_FAILED"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hash": "ü" * 64}, {"hash": None}, {"hash": ""}, {"name": None}, {"servers": []},
+        {"servers": "github"}, {"permissions": []}, {"permissions": ["admin"]}, {"expires": "never"},
+        {"expires": None}, {"max_tool_calls": "many"}, {"rank": "admin"},
+    ],
+)  # fmt: skip
+@pytest.mark.threat("L6")
+def test_an_entry_that_is_no_token_lets_nobody_in(tokens, change):
+    secret = secret_of(tokens.create(WANTED))
+    kept = json.loads(tokens.file.read_text(encoding="utf-8"))
+    kept["tokens"][0] |= change
+    tokens.file.write_text(json.dumps(kept), encoding="utf-8")
+    assert tokens.find(secret) is None
 
 
 # ── rates ───────────────────────────────────────────────────────────────────────────────────────

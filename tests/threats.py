@@ -146,6 +146,8 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_access::test_a_script_calls_nothing_more_when_its_token_is_revoked",
         "test_access::test_calls_of_a_script",
         "test_access::test_nobody_gets_in",
+        "test_access::test_a_session_is_its_opener_s_alone",
+        "test_tokens::test_an_entry_that_is_no_token_lets_nobody_in",
     ),
     "L7": (
         "test_policy::test_only_an_administrator_is_one",

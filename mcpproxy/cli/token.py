@@ -167,3 +167,5 @@ def told(found: dict[str, Any], output: str) -> None:
         f"{found['expires_at']}; keep it now, it is shown this once",
         err=True,
     )
+    for text in found.get("warnings", ()):
+        click.echo(f"warning: {text}", err=True)

@@ -7,6 +7,7 @@
     catalog_change  a server's tools are others than before
     config_change   settings that hold from now on
     approval        an operator approved or blocked a server or a tool
+    token           an agent's token was made, renewed or revoked
     login           an operator signed in at a server, or a sign-in was renewed or lost
     system          the daemon began or ended, or the journal itself has a gap
 
@@ -25,7 +26,7 @@ from mcpproxy.redaction import SECRETS
 
 TYPES = (
     "execution", "tool_call", "refusal", "server_state", "catalog_change", "config_change",
-    "approval", "login", "system",
+    "approval", "token", "login", "system",
 )  # fmt: skip
 STATUSES = ("ok", "error", "blocked", "rejected", "unknown", "not_started")
 """`blocked` by policy, `rejected` by a limit of concurrency, `unknown`: in flight when its script ended."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from mcpproxy.policy import PERMISSIONS
-from mcpproxy.rest.routing import Request, Route
-from mcpproxy.tokens import CEILINGS, DEFAULT_LIFETIME
+from mcpproxy.rest.routing import Json, Request, Route
+from mcpproxy.tokens import ALL, CEILINGS, DEFAULT_LIFETIME
 
 if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
@@ -55,6 +55,7 @@ TOKEN = {
     **dict.fromkeys(CEILINGS),
 }
 SECRET = {**TOKEN, "token": "mcp_agt_…"}
+MADE = {**SECRET, "warnings": []}
 
 
 class Tokens:
@@ -78,7 +79,7 @@ class Tokens:
                 handle=self._create,
                 body=WANTED,
                 checked=False,
-                example=SECRET,
+                example=MADE,
             ),
             Route(
                 method="GET",
@@ -109,17 +110,35 @@ class Tokens:
         return {"tokens": await in_thread(self._daemon.tokens.listing)}
 
     async def _create(self, request: Request) -> Any:
-        return await in_thread(self._daemon.tokens.create, request.body)
+        made = await in_thread(self._daemon.tokens.create, request.body)
+        known = {ALL, *self._daemon.catalog_for(request.caller).servers}
+        missing = [name for name in made["servers"] if name not in known]
+        self._note(request, "made", made)
+        return {**made, "warnings": [f"there is no server {name!r} now" for name in missing]}
 
     async def _show(self, request: Request) -> Any:
         return await in_thread(self._daemon.tokens.show, request.parameters["name"])
 
     async def _revoke(self, request: Request) -> Any:
-        return await in_thread(self._daemon.tokens.revoke, request.parameters["name"])
+        revoked = await in_thread(self._daemon.tokens.revoke, request.parameters["name"])
+        self._note(request, "revoked", revoked)
+        return revoked
 
     async def _regenerate(self, request: Request) -> Any:
-        return await in_thread(
-            self._daemon.tokens.regenerate, request.parameters["name"], request.body
+        name = request.parameters["name"]
+        renewed = await in_thread(self._daemon.tokens.regenerate, name, request.body)
+        self._note(request, "renewed", renewed)
+        return renewed
+
+    def _note(self, request: Request, change: str, found: Json) -> None:
+        """Put it on record, without the secret."""
+        shown = {key: value for key, value in found.items() if key in TOKEN}
+        self._daemon.journal.record(
+            "token",
+            "ok",
+            caller=request.caller.name,
+            request_id=request.request_id,
+            detail={"change": change, **shown},
         )
 
 
