@@ -58,6 +58,11 @@ def test_its_configuration_is_valid(tmp_path):
     assert [each.name for each in loaded.settings.servers] == ["time", "github"]
     assert loaded.warnings == []
     assert "// comments are kept" in file.read_text(encoding="utf-8")
+    file.write_text(blocks("json")[1], encoding="utf-8")
+    loaded = settings.load(file, {})
+    [wiki] = loaded.settings.servers
+    assert wiki.oauth is not None and wiki.oauth.client_secret == "${keyring:WIKI_SECRET}"
+    assert loaded.warnings == []
 
 
 def test_the_reference_is_what_the_code_gives():

@@ -189,6 +189,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_catalog::test_a_definition_of_any_shape_can_be_read",
     ),
     "U6": (
+        "test_auth_command::test_a_daemon_logs_in_and_out",
         "test_logins::test_from_the_first_refusal_to_a_call",
         "test_logins::test_only_the_answer_to_this_login_ends_it",
         "test_logins::test_a_token_goes_to_the_address_it_was_given_for_and_is_gone_after_a_logout",

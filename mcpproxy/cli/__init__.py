@@ -12,6 +12,7 @@ import click
 
 from mcpproxy import __version__
 from mcpproxy.cli.activity import activity
+from mcpproxy.cli.auth import auth
 from mcpproxy.cli.code import code
 from mcpproxy.cli.options import config_option, log_level_option
 from mcpproxy.cli.secrets import secrets
@@ -37,6 +38,7 @@ main.add_command(upstream)
 for verb in (inspect, approve, block):
     upstream.add_command(verb)
 main.add_command(secrets)
+main.add_command(auth)
 main.add_command(token)
 main.add_command(toolpack)
 

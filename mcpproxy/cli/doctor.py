@@ -7,6 +7,8 @@ must not be able to do.
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,9 @@ from mcpproxy.cli import local
 from mcpproxy.errors import SettingsError, WorkerError
 from mcpproxy.sandbox.pool import open_pool
 from mcpproxy.sandbox.typescript import open_transformer
+
+REMEDY = re.compile(r"mcpproxy (auth login|secrets set) ('[^']*'|[\w@%+:,./-]+)")
+"""A command of ours that an error names itself; nothing else that a server may have put there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +122,18 @@ def about(server: dict[str, Any]) -> Finding:
             f"server {name} has {server['waiting']} tools that wait for approval",
             command("inspect", name),
         )
+    if state == "ready" and (said := (server.get("login") or {}).get("error")):
+        return Finding(
+            f"server {name} is ready, but {said}", f"mcpproxy auth login {shlex.quote(name)}"
+        )
     if state == "ready":
         return Finding(f"server {name} is ready with {server['tools']} tools")
     if state == "disabled":
         return Finding(f"server {name} is disabled")
-    return Finding(
-        f"server {name} is {state}: {server.get('error') or 'no reason known yet'}",
-        f"mend its entry '{name}' in the configuration, or look into its log",
-    )
+    why = server.get("error") or "no reason known yet"
+    told = REMEDY.search(why)
+    mend = f"mend its entry '{name}' in the configuration, or look into its log"
+    return Finding(f"server {name} is {state}: {why}", told[0] if told else mend)
 
 
 def report(findings: list[Finding]) -> int:

@@ -9,6 +9,7 @@ from mcpproxy.rest.activity import Activity
 from mcpproxy.rest.code import Code
 from mcpproxy.rest.events import Events
 from mcpproxy.rest.keptcode import KeptPrograms
+from mcpproxy.rest.logins import Logins
 from mcpproxy.rest.routing import Routes
 from mcpproxy.rest.secrets import Secrets
 from mcpproxy.rest.servers import Servers
@@ -20,7 +21,19 @@ from mcpproxy.rest.trust import Trust
 if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
 
-AREAS = (Code, KeptPrograms, Tools, Servers, Trust, Secrets, System, Tokens, Activity, Events)
+AREAS = (
+    Code,
+    KeptPrograms,
+    Tools,
+    Servers,
+    Trust,
+    Logins,
+    Secrets,
+    System,
+    Tokens,
+    Activity,
+    Events,
+)
 """Each is made with the daemon and has `routes`."""
 
 

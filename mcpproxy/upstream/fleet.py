@@ -257,7 +257,9 @@ class Fleet:
 
         Raises `CallError`, `LoginError`, `Unreachable`.
         """
-        server = self._awake(name).link.settings
+        if (member := self._members.get(name)) is None:
+            raise CallError("SERVER_NOT_FOUND", gates.no_server(name, self._catalog))
+        server = member.link.settings
         return await self.logins.begin(server, scopes, seconds, partial(self.reconnect, name))
 
     async def log_out(self, name: str) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio.abc
 import httpx2
@@ -47,6 +47,16 @@ class Logins:
     def last(self, name: str) -> Login | None:
         """The login that runs, or ran last."""
         return self._running.get(name)
+
+    async def states(self, names: Iterable[str]) -> list[dict[str, Any]]:
+        """Of these servers, those that want a login or have one; see `Grant.status`."""
+        found = []
+        for name in names:
+            grant = self.grant(name)
+            await grant.load()
+            if (status := grant.status()) is not None:
+                found.append({"name": name, **status})
+        return found
 
     async def begin(
         self,
