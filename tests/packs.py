@@ -51,6 +51,11 @@ def cli(root: Path, id: str, *words: str, code: str = ECHO, **members: Any) -> P
     return tool(root, id, "cli", entry=entry, **members)
 
 
+def shell(root: Path, id: str, script: str, *words: str, **members: Any) -> Path:
+    """A tool that is a script for `sh`, which starts in no time; `words` are its "$1" and so on."""
+    return tool(root, id, "cli", entry=["sh", "-c", script, "sh", *words], **members)
+
+
 def faults(root: Path) -> list[str]:
     return [str(each) for each in reading.read(root, ENVIRON).faults]
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from pathlib import Path
 
 import anyio
 import pytest
-from packs import ECHO, ENVIRON, cli, open_tools, put, tool
+from packs import ECHO, ENVIRON, cli, open_tools, put, shell, tool
 from test_fleet import alive, until
+
+from mcpproxy.upstream.toolpack.cache import Shelf
+from mcpproxy.upstream.toolpack.failure import Failure
+from mcpproxy.upstream.toolpack.processes import Ended
+from mcpproxy.upstream.toolpack.results import of_program
 
 MODULE = """
     import os, sys
@@ -120,38 +124,47 @@ ANSWERS = """
         ('{"data": 1, "more": 2}', {"data": 1, "more": 2}),
         ('{"a": null}\n', {"a": None}),
         ('"text"', "text"),
-        ("[1, 2]", "[1, 2]"),
+        ("[1, 2]", [1, 2]),
         (r'{"a": "\ud800x"}', {"a": "\ufffdx"}),
         ('{"error": "of another shape"}', {"error": "of another shape"}),
     ],
 )
-async def test_what_a_program_prints_is_its_result(root, stdout, data):
-    cli(root, "say", code=ANSWERS)
-    async with open_tools(root) as pack:
-        assert await pack.call("say", stdout=stdout) == data
+def test_what_a_program_prints_is_its_result(stdout, data):
+    assert of_program(Ended(stdout.encode(), 0, ""), whole=False) == data
+
+
+@pytest.mark.parametrize(
+    ("stdout", "exit", "code", "words"),
+    [
+        ('{"error": {"code": "EINVAL", "message": "no"}}', 0, "EINVAL", "no"),
+        ('{"error": {"code": "E42", "message": "no", "n": 1}}', 3, "EINTERNAL", "E42: no"),
+        ("nonsense", 0, "EINTERNAL", "no JSON on stdout: 'nonsense'"),
+        ('{"a": NaN}', 0, "EINTERNAL", "no JSON on stdout"),
+        ("[" * 99_999, 0, "EINTERNAL", "no JSON on stdout"),
+        ("{}", 1, "EINTERNAL", "it ended with exit status 1; its stderr: last words"),
+        ("{}", -11, "EINTERNAL", "it ended with SIGSEGV"),
+        ("", 0, "EINTERNAL", "it gave nothing"),
+    ],
+)
+def test_what_fails_has_one_of_four_codes(stdout, exit, code, words):
+    with pytest.raises(Failure) as caught:
+        of_program(Ended(stdout.encode(), exit, "last words"), whole=False)
+    assert caught.value.code == code and words in caught.value.message
 
 
 @pytest.mark.threat("P6")
-@pytest.mark.parametrize(
-    ("given", "code", "words"),
-    [
-        ({"stdout": '{"error": {"code": "EINVAL", "message": "no"}}'}, "EINVAL", "no"),
-        ({"stdout": '{"error": {"code": "E42", "message": "no"}}', "exit": 3}, "EINTERNAL", "E42: no"),
-        ({"stdout": "nonsense"}, "EINTERNAL", "no JSON on stdout: 'nonsense'"),
-        ({"stdout": '{"a": NaN}'}, "EINTERNAL", "no JSON on stdout"),
-        ({"stdout": "{}", "exit": 1}, "EINTERNAL", "exit status 1"),
-        ({"exit": 7, "stderr": "key open-sesame-77 is wrong"}, "EINTERNAL", "exit status 7; its stderr: key ${env:SECRET_WORD} is wrong"),
-        ({}, "EINTERNAL", "it gave nothing"),
-        ({"stdout": '"' + 300 * "x" + '"'}, "ECAP", "larger than 200 bytes"),
-        ({"stdout": 300 * "x"}, "ECAP", "larger than 200 bytes"),
-        ({"stderr": 900 * "x"}, "ECAP", "may have 800"),
-    ],
-)  # fmt: skip
-async def test_a_failure_has_one_of_four_codes(root, given, code, words):
+async def test_a_failure_shows_no_secret_and_a_limit_is_one(root):
     cli(root, "say", code=ANSWERS, limits={"input": 800, "output": 200}, env=["SECRET_WORD"])
     async with open_tools(root) as pack:
-        found = await pack.error("say", **given)
-    assert found[0] == code and words in found[1]
+        assert await pack.call("say", stdout="[1]") == "[1]"
+        found = await pack.error("say", exit=7, stderr="key open-sesame-77 is wrong")
+        said = "it ended with exit status 7; its stderr: key ${env:SECRET_WORD} is wrong"
+        assert found == ("EINTERNAL", said)
+        assert "key open-sesame-77 is wrong" in pack.said  # the log hides it by itself
+        code, message = await pack.error("say", stdout=201 * "x")
+        assert code == "ECAP" and "larger than 200 bytes (limits.output)" in message
+        code, message = await pack.error("say", stdout=801 * "x")
+        assert code == "ECAP" and "may have 800 (limits.input)" in message
 
 
 async def test_input_and_output_are_held_against_their_schemas(root):
@@ -181,15 +194,7 @@ async def test_an_output_schema_of_the_envelope_is_of_the_envelope(root):
 # ── what is left ────────────────────────────────────────────────────────────────────────────────
 
 
-FAMILY = """
-    import json, subprocess, sys, time
-    given = json.load(sys.stdin)
-    child = subprocess.Popen([sys.executable, "-ISc", "import time; time.sleep(60)"])
-    open(given["file"], "w").write(f"{child.pid}")
-    if given.get("stay"):
-        time.sleep(60)
-    print("{}")
-"""
+FAMILY = 'sleep 60 & echo $! > "$1"; test "$2" = go || sleep 60; echo {}'
 
 
 async def pid_in(file: Path) -> int:
@@ -207,17 +212,17 @@ async def pid_in(file: Path) -> int:
 async def test_nothing_is_left_of_a_program_that_takes_too_long_ends_or_is_cancelled(
     root, tmp_path
 ):
-    cli(root, "slow", code=FAMILY, timeoutMs=400)
-    cli(root, "family", code=FAMILY)
+    words = ("{{ input.file }}", "{{ input.then }}")
+    shell(root, "slow", FAMILY, *words, timeoutMs=400)
+    shell(root, "family", FAMILY, *words)
     files = [tmp_path / name for name in ("a", "b", "c")]
     async with open_tools(root) as pack:
-        code, message = await pack.error("slow", file=str(files[0]), stay=True)
+        code, message = await pack.error("slow", file=str(files[0]), then="stay")
         assert (code, message) == ("ETIMEOUT", "it took longer than 400 ms (timeoutMs)")
-        assert await pack.call("family", file=str(files[1])) == {}
+        assert await pack.call("family", file=str(files[1]), then="go") == {}
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(
-                pack.source.call, "family", {"file": str(files[2]), "stay": True}, print
-            )
+            given = {"file": str(files[2]), "then": "stay"}
+            tasks.start_soon(pack.source.call, "family", given, print)
             await pid_in(files[2])
             tasks.cancel_scope.cancel()
     for file in files:
@@ -227,61 +232,62 @@ async def test_nothing_is_left_of_a_program_that_takes_too_long_ends_or_is_cance
 
 @pytest.mark.threat("P7")
 async def test_a_flood_on_stderr_is_cut_and_one_on_stdout_ends_the_program(root):
-    flood = "import sys\nwhile True: sys.std{}.write('x' * 9999)\n"
-    cli(root, "out", code=flood.format("out"))
-    cli(root, "err", code=flood.format("err"), timeoutMs=300)
+    shell(root, "out", "exec yes")
+    shell(root, "err", "exec yes >&2", timeoutMs=200)
     async with open_tools(root) as pack:
         assert (await pack.error("out"))[0] == "ECAP"
         assert (await pack.error("err"))[0] == "ETIMEOUT"
-        assert sum(map(len, pack.said)) < 2**21
+        assert 0 < sum(map(len, pack.said)) < 2**21
 
 
 # ── kept results ────────────────────────────────────────────────────────────────────────────────
 
 
-COUNTED = """
-    import json, sys, time
-    given = json.load(sys.stdin)
-    with open(given["file"], "a") as file:
-        file.write("x")
-    if given.get("fail"):
-        sys.exit(1)
-    time.sleep(given.get("sleep", 0))
-    print(json.dumps({"given": given}))
-"""
+COUNTED = (
+    'printf x >> "$1"; test "$2" != wait || test -e "$1.go" || sleep 60; test "$2" != fail; echo {}'
+)
+"""It fails without output when told so: `set -e` is on."""
 
 
-def runs(file: Path) -> int:
-    return len(file.read_text(encoding="ascii")) if file.exists() else 0
+def counted(root, **members):
+    words = ("{{ input.file }}", "{{ input.then | default('') }}")
+    return shell(root, "count", f"set -e; {COUNTED}", *words, deterministic=True, **members)
 
 
-async def test_a_deterministic_tool_runs_once_for_the_same_input(root, tmp_path):
+@pytest.fixture
+def runs(tmp_path):
     file = tmp_path / "runs"
-    cli(root, "count", code=COUNTED, deterministic=True)
+
+    def runs():
+        return len(file.read_text(encoding="ascii")) if file.exists() else 0
+
+    runs.file = str(file)
+    return runs
+
+
+async def test_a_deterministic_tool_runs_once_for_the_same_input(root, runs):
+    counted(root)
     async with open_tools(root) as pack:
-        first = await pack.call("count", file=str(file), n=1)
-        assert await pack.call("count", file=str(file), n=1) == first
-        await pack.call("count", file=str(file), n=2)
-        assert runs(file) == 2
-    async with open_tools(root) as pack:  # kept over a restart
-        assert await pack.call("count", file=str(file), n=1) == first
-        assert runs(file) == 2
+        for n in (1, 1, 2):
+            assert await pack.call("count", file=runs.file, n=n) == {}
+        assert runs() == 2
+    async with open_tools(root) as pack:
+        await pack.call("count", file=runs.file, n=1)
+        assert runs() == 2  # kept over a restart
     put(root, "helper.py", "# whatever the tool may import is another now")
     async with open_tools(root) as pack:
-        await pack.call("count", file=str(file), n=1)
-        assert runs(file) == 3
+        await pack.call("count", file=runs.file, n=1)
+        assert runs() == 3
 
 
-async def test_calls_at_the_same_time_are_one_and_the_next_goes_on_when_that_is_cancelled(
-    root, tmp_path
+async def test_calls_at_the_same_time_are_one_and_another_takes_over_when_that_is_cancelled(
+    root, runs
 ):
-    file = tmp_path / "runs"
-    cli(root, "count", code=COUNTED, deterministic=True)
-    given = {"file": str(file), "sleep": 0.3}
+    counted(root)
     found = []
 
     async def call(pack):
-        found.append(await pack.call("count", **given))
+        found.append(await pack.call("count", file=runs.file, then="wait"))
 
     async with open_tools(root) as pack, anyio.create_task_group() as tasks:
         first = anyio.CancelScope()
@@ -291,32 +297,57 @@ async def test_calls_at_the_same_time_are_one_and_the_next_goes_on_when_that_is_
                 await call(pack)
 
         tasks.start_soon(leader)
-        await until(lambda: runs(file) == 1)
+        await until(lambda: runs() == 1)
         for _ in range(5):
             tasks.start_soon(call, pack)
         await anyio.wait_all_tasks_blocked()
+        await anyio.Path(f"{runs.file}.go").touch()
         first.cancel()
-    assert [each["given"] for each in found] == [given] * 5
-    assert runs(file) == 2
+    assert found == [{}] * 5
+    assert runs() == 2
 
 
-async def test_a_failure_is_not_kept(root, tmp_path):
-    file = tmp_path / "runs"
-    cli(root, "count", code=COUNTED, deterministic=True)
+async def test_a_failure_is_not_kept(root, runs):
+    counted(root)
     async with open_tools(root) as pack:
         for _ in range(2):
-            assert (await pack.error("count", file=str(file), fail=True))[0] == "EINTERNAL"
-    assert runs(file) == 2
+            assert (await pack.error("count", file=runs.file, then="fail"))[0] == "EINTERNAL"
+    assert runs() == 2
 
 
-async def test_a_key_of_the_author_stands_for_the_input(root, tmp_path):
-    file = tmp_path / "runs"
-    keyed = {"deterministic": True, "templating": {"cacheKey": "{{ input.file }}"}}
-    cli(root, "count", code=COUNTED, **keyed)
+async def test_a_key_of_the_author_stands_for_the_input(root, runs):
+    counted(root, templating={"cacheKey": "{{ input.key }}"})
     async with open_tools(root) as pack:
-        first = await pack.call("count", file=str(file), ignored=1)
-        assert await pack.call("count", file=str(file), ignored=2) == first
-        assert runs(file) == 1
+        for key, n in ((1, 1), (1, 2), (2, 2)):
+            await pack.call("count", file=runs.file, key=key, n=n)
+        assert runs() == 2
+        code, message = await pack.error("count", file=runs.file)
+        assert code == "EINVAL" and message.startswith("templating.cacheKey: it needs 'key'")
+
+
+def test_results_go_by_age_and_when_there_is_no_more_room(tmp_path):
+    shelf = Shelf(tmp_path / "kept.sqlite3", room=100)
+    for key in ("a", "b", "c"):
+        shelf.keep(key, key * 25)
+    assert shelf.find("a") == "a" * 25  # used now, so it stays
+    shelf.keep("d", "d" * 25)
+    shelf.keep("e", "e" * 25)
+    assert [key for key in "abcde" if shelf.find(key)] == ["a", "c", "d", "e"]
+    shelf.keep("large", "x" * 26)
+    assert shelf.find("large") is None
+    shelf.close()
+    old = Shelf(tmp_path / "kept.sqlite3", oldest=0)
+    assert old.find("a") is None
+    old.close()
+
+
+async def test_a_file_of_results_that_can_not_be_used_costs_nothing_but_time(root, runs, tmp_path):
+    counted(root)
+    put(tmp_path, "kept", "this is no database" * 99)
+    async with open_tools(root, kept=tmp_path / "kept") as pack:
+        for _ in range(2):
+            assert await pack.call("count", file=runs.file) == {}
+    assert runs() == 2
 
 
 # ── changes ─────────────────────────────────────────────────────────────────────────────────────
@@ -349,4 +380,8 @@ async def test_only_what_is_listed_is_in_the_environment(root):
     async with open_tools(root) as pack:
         found = await pack.call("env")
     found.pop("LC_CTYPE", None)
-    assert found == {"SECRET_WORD": ENVIRON["SECRET_WORD"], "PATH": os.defpath, "LANG": "C.UTF-8"}
+    assert found == {
+        "SECRET_WORD": ENVIRON["SECRET_WORD"],
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+    }

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
+import shlex
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from packs import open_tools
-from running import PROGRAM
 
 from mcpproxy import settings
+from mcpproxy.cli import main
 from mcpproxy.upstream.toolpack.failure import CODES
 from mcpproxy.upstream.toolpack.templating import FILTERS, METHODS, SANDBOX
 from mcpproxy.upstream.toolpack.toolfile import ToolFile
@@ -51,22 +51,21 @@ async def test_its_tool_is_called_and_its_prompt_filled_in(folder):
         assert "3 sections about bees" in result["messages"][0]["content"]["text"]
 
 
-def test_its_commands_print_what_it_shows(folder):
+def test_its_commands_print_what_it_shows(folder, monkeypatch):
+    """In this process, which has imported everything already."""
+    monkeypatch.chdir(folder)
     environ = {
         "HOME": str(folder),
-        "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}",
         "MCPPROXY_LISTEN": "127.0.0.1:0",
         "XDG_STATE_HOME": str(folder / "state"),
-        "PYTHON_KEYRING_BACKEND": os.environ["PYTHON_KEYRING_BACKEND"],
     }
     for block in blocks("console"):
-        commands = [part for part in re.split(r"^(?=\$ )", block, flags=re.MULTILINE) if part]
-        done = subprocess.run(
-            ["sh", "-c", "\n".join(part.partition("\n")[0].removeprefix("$ ") for part in commands)],
-            env=environ, cwd=folder, capture_output=True, encoding="utf-8", check=False, timeout=50,
-        )  # fmt: skip
-        said = "".join(part.partition("\n")[2] for part in commands)
-        assert done.stdout == said, done.stderr
+        for part in re.split(r"^(?=\$ )", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.removeprefix("$ ").partition("\n")
+            words, _, status = command.partition(" || echo ")
+            done = CliRunner().invoke(main, shlex.split(words)[1:], env=environ)
+            said = done.stdout + (f"exit status {done.exit_code}\n" if status else "")
+            assert said == output, done.stderr
 
 
 @pytest.mark.parametrize("text", blocks("json"))

@@ -113,11 +113,12 @@ def test_no_request_makes_a_template_run_long_or_grow(source):
 @pytest.mark.threat("P1")
 async def test_no_value_reaches_a_shell_or_becomes_two_arguments(tmp_path):
     root = tmp_path / "pack"
-    cli(root, "echo", "{{ input.x }}", "--name={{ input.x }}", "{{ input.x }}{{ input.x }}")
+    words = ["{{ input.l[%d] }}", "--name={{ input.l[%d] }}", "{{ input.l[%d] }}"]
+    cli(root, "echo", *(word % n for n in range(len(HOSTILE)) for word in words))
     async with open_tools(root) as pack:
-        for text in HOSTILE:
-            found = await pack.call("echo", x=text)
-            assert found == {"argv": [text, f"--name={text}", text * 2], "input": {"x": text}}
+        found = await pack.call("echo", l=HOSTILE)
+    given = [text for each in HOSTILE for text in (each, f"--name={each}", each)]
+    assert found == {"argv": given, "input": {"l": HOSTILE}}
     assert [path.name for path in root.rglob("*pwned*")] == []
 
 

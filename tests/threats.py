@@ -241,7 +241,7 @@ THREATS: dict[str, tuple[str, ...]] = {
     ),
     "P6": (
         "test_toolpack::test_only_what_is_listed_is_in_the_environment",
-        "test_toolpack::test_a_failure_has_one_of_four_codes",
+        "test_toolpack::test_a_failure_shows_no_secret_and_a_limit_is_one",
         "test_toolpack_http::test_what_one_token_may_see_is_not_kept_for_another",
     ),
     "P7": (

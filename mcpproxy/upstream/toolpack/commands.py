@@ -25,7 +25,7 @@ LONGEST_ARGUMENT = 32 * 2**10
 NUMBER = re.compile(r"-\d+(\.\d+)?([eE][+-]?\d+)?\Z")
 MODULE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)\Z")
 RUNNER = Path(__file__).with_name("runner.py")
-STANDARD = {"PATH": os.defpath, "LANG": "C.UTF-8"}
+STANDARD = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 """What each program has in its environment, from nobody; variables that are listed come on top."""
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from mcpproxy.upstream.toolpack.addresses import never
 from mcpproxy.upstream.toolpack.document import Bad
 from mcpproxy.upstream.toolpack.templating import Template, Unfit
 from mcpproxy.upstream.toolpack.toolfile import ToolFile
@@ -132,10 +133,8 @@ def plan(tool: ToolFile) -> Endpoint:
             headers.append((name, Template(source, largest=LONGEST_HEADER)))
         except Bad as error:
             raise Bad(f"headers.{name}: {error}", where=where) from error
-    return Endpoint(
-        tool.method,
-        f"{scheme}://{authority.lower()}",
-        template,
-        tuple(headers),
-        frozenset(host.lower().strip("[]") for host in tool.allow_hosts),
-    )
+    allowed = frozenset(host.lower().strip("[]") for host in tool.allow_hosts)
+    origin = f"{scheme}://{authority.lower()}"
+    if never(host := urlsplit(origin).hostname or "", allowed):
+        raise Bad(f"entry: {host} is not public; allow_hosts: [{host}] allows it")
+    return Endpoint(tool.method, origin, template, tuple(headers), allowed)

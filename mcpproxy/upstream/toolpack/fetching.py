@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from email.message import Message
 from functools import cache
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -19,15 +20,12 @@ from urllib.parse import urljoin, urlsplit
 import anyio
 import httpcore2
 
+from mcpproxy.upstream.toolpack.addresses import Address, permitted
 from mcpproxy.upstream.toolpack.endpoints import Request
 from mcpproxy.upstream.toolpack.failure import Failure
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
 MOST_REDIRECTS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-EMBEDDED = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96"))
-"""Where an IPv6 address carries an IPv4 address in its last 32 bits (RFC 6052; RFC 4291, 2.5.5.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +34,13 @@ class Response:
     headers: Mapping[str, str]
     """By name in lower case; of several alike, the last."""
     body: bytes
+
+    @property
+    def charset(self) -> str:
+        """The encoding of a text, UTF-8 where the answer doesn't say."""
+        message = Message()
+        message["content-type"] = self.headers.get("content-type", "")
+        return str(message.get_content_charset("utf-8"))
 
 
 async def fetch(request: Request, allow_hosts: frozenset[str], largest: int) -> Response:
@@ -164,28 +169,3 @@ async def _addresses(host: str, port: int) -> list[Address]:
         raise Failure("EINTERNAL", f"there is no host {host[:100]}: {error}") from error
     texts = dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found)
     return [ipaddress.ip_address(text) for text in texts]
-
-
-def permitted(host: str, address: Address, allow_hosts: frozenset[str]) -> bool:
-    """Whether a host may be reached at an address.
-
-    A name that is allowed may be private, but not link-local, where clouds keep their credentials:
-    that has to be allowed by the address itself.
-    """
-    bare = plain(address)
-    if {str(bare), str(address)} & allow_hosts:
-        return True
-    if bare.is_link_local or bare.is_multicast or bare.is_unspecified:
-        return False
-    return bare.is_global or host.lower().strip("[]") in allow_hosts
-
-
-def plain(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address stands for, if it does."""
-    if isinstance(address, ipaddress.IPv6Address):
-        found = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
-        if found is not None:
-            return found
-        if any(address in network for network in EMBEDDED) and int(address) > 1:
-            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address

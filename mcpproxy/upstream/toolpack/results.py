@@ -55,8 +55,8 @@ def of_response(response: Response) -> Any:
         found = _json(response.body)
     except ValueError:
         try:
-            found = response.body.decode()
-        except UnicodeDecodeError as error:
+            found = response.body.decode(response.charset)
+        except (UnicodeDecodeError, LookupError) as error:
             reason = f"the answer is neither JSON nor text (HTTP {response.status})"
             raise Failure("EINTERNAL", reason) from error
     if not 200 <= response.status < 300:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +27,6 @@ from mcpproxy.upstream.toolpack.endpoints import Request
 from mcpproxy.upstream.toolpack.failure import Failure
 from mcpproxy.upstream.toolpack.fetching import fetch
 from mcpproxy.upstream.toolpack.processes import run
-from mcpproxy.upstream.toolpack.prompts import Prompt
 from mcpproxy.upstream.toolpack.reading import Pack, Tool
 from mcpproxy.upstream.toolpack.results import (
     failed,
@@ -63,6 +62,7 @@ class PackSource(Source):
         self.environ = environ
         self._cache = cache
         self._note = note
+        self._said: frozenset[str] = frozenset()
         self.pack = pack
         self.become(pack)
 
@@ -127,7 +127,7 @@ class PackSource(Source):
         env = {n: v for n in tool.file.env if (v := self.environ.get(n)) is not None}
         try:
             planned = _planned(tool, values, env, given)
-            key = tool.cache_key.render(values) if tool.cache_key else given.decode()
+            key = _key(tool, values, given)
         except templating.Unfit as error:
             raise Failure("EINVAL", str(error)) from error
         if not tool.file.deterministic:
@@ -172,6 +172,16 @@ def _planned(
     return tool.work.request(values, env, payload)
 
 
+def _key(tool: Tool, values: Mapping[str, Any], given: bytes) -> str:
+    """What stands for the input. Raises `Unfit`."""
+    if tool.cache_key is None:
+        return given.decode()
+    try:
+        return tool.cache_key.render(values)
+    except templating.Unfit as error:
+        raise templating.Unfit(f"templating.cacheKey: {error}") from error
+
+
 def _identity(planned: list[str] | Request) -> Any:
     if isinstance(planned, Request):
         body = None if planned.body is None else planned.body.decode("latin-1")
@@ -214,34 +224,34 @@ async def _watch(source: PackSource, root: Path, announce: Announce) -> None:
     stop = anyio.Event()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_set_at_end, stop)
+        said = ""
         while True:
             await _look(source, root, announce)
-            with suppress(OSError, RuntimeError):  # the directory may be away for a while
+            try:
                 async for _ in awatch(
                     root, watch_filter=None, debounce=DEBOUNCE_MS, rust_timeout=LOOK_MS,
                     yield_on_timeout=True, recursive=True, stop_event=stop,
                 ):  # fmt: skip
                     await _look(source, root, announce)
+            except (
+                OSError,
+                RuntimeError,
+            ) as error:  # the directory is away, or there are no more watches
+                if said != str(error):
+                    said = str(error)
+                    logger.info("%s is looked at every %g s: %s", root, LOOK_MS / 1000, error)
             await anyio.sleep(LOOK_MS / 1000)
 
 
 async def _look(source: PackSource, root: Path, announce: Announce) -> None:
-    before = source.pack
-    signature = await anyio.to_thread.run_sync(reading.sign, root)
-    if signature == before.signature:
+    if await anyio.to_thread.run_sync(reading.sign, root) == source.pack.signature:
         return
-    pack = await anyio.to_thread.run_sync(reading.read, root, source.environ)
-    source.become(pack)
-    tools = [tool.definition for tool in before.tools.values()]
-    prompts = [_listed(prompt) for prompt in before.prompts.values()]
+    tools, prompts = source.tools(), source.prompts()
+    source.become(await anyio.to_thread.run_sync(reading.read, root, source.environ))
     if tools != source.tools():
         announce("tools")
-    if prompts != [_listed(prompt) for prompt in pack.prompts.values()]:
+    if prompts != source.prompts():
         announce("prompts")
-
-
-def _listed(prompt: Prompt) -> tuple[Json, str]:
-    return prompt.definition(), prompt.body.source
 
 
 async def _set_at_end(event: anyio.Event) -> None:
