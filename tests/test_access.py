@@ -7,17 +7,28 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from asgi import Answer
 from daemon_process import open_process
-from running import KEY, Serving
+from running import KEY, PROGRAM, Serving
 from upstreams import STUB
 
+from mcpproxy.connections import BODY_SECONDS, HEAD_SECONDS, MOST_HEAD
+from mcpproxy.errors import CALL_CODES
+from mcpproxy.face import LARGEST_BODY
+from mcpproxy.guard import LONG_KEY
+from mcpproxy.policy import needed
+from mcpproxy.rates import WRONG_KEYS
 from mcpproxy.rest.api import open_api
+from mcpproxy.rest.routing import MAX_BODY_BYTES
+from mcpproxy.settings import load
 from mcpproxy.tokens import Tokens
 
 ERA = "2026-07-28"
@@ -233,7 +244,7 @@ def test_calls_through_a_profile(doors, caller, profile):
         code = expected(caller, server, tool, profile)
         assert reply["value"][f"{server}:{tool}"][0] == code, (server, tool)
     listed = doors.mcp(caller, f"{path}/all", "tools/list")["tools"]
-    names = {tool["name"].replace("__", ":", 1) for tool in listed}
+    names = {tool["name"].replace("__", ":", 1) for tool in listed if "__" in tool["name"]}
     assert names & every_name() == visible(caller, profile)
     assert {name.partition(":")[0] for name in names} == set(PROFILED[caller, profile])
     assert doors.mcp(caller, f"{path}/call", "tools/list")["tools"][2]["name"] == "call_tool"
@@ -317,6 +328,7 @@ def test_what_is_listed_is_what_can_be_called(doors, caller):
     direct = {
         tool["name"].replace("__", ":", 1)
         for tool in doors.mcp(caller, "/mcp/all", "tools/list")["tools"]
+        if tool["name"] != "read_result"  # ours
     }
     in_script = set(doors.run(caller, LOOKS["names"])["value"])
     assert direct & every_name() == in_script & every_name() == mine
@@ -452,6 +464,80 @@ def test_a_profile_that_is_not_there(doors, caller):
     answer = doors.ask(caller, "POST", "/mcp/p/pubic/all", {})
     assert (answer.status, answer.body["error"]["data"]["code"]) == (404, "NOT_FOUND")
     assert ("'public'" in answer.text) is (caller in ("admin", "socket"))
+
+
+# ── docs/access.md ──────────────────────────────────────────────────────────────────────────────
+
+PAGE = (Path(__file__).parents[1] / "docs" / "access.md").read_text(encoding="utf-8")
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the table below a heading, without its head."""
+    section = re.split(rf"^#+ {re.escape(heading)}$", PAGE, flags=re.MULTILINE)[1]
+    section = re.split(r"^#", section, flags=re.MULTILINE)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]]
+
+
+def test_the_commands_of_the_page_run_one_after_the_other(doors):
+    place = doors.serving.home
+    (place.folder / ".mcpproxy").symlink_to(place.folder)
+    environ = {**place.environ, "PATH": f"{PROGRAM.parent}:{place.environ['PATH']}"}
+    done = subprocess.run(
+        ["sh", "-e", "-c", "".join(blocks("sh"))],
+        env=environ, cwd=place.folder, capture_output=True, encoding="utf-8", timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "max executions per minute: 10" in done.stdout
+    assert "mcp_agt_" not in done.stdout + done.stderr
+    doors.keys["from the page"] = (place.folder / "token.txt").read_text(encoding="utf-8").strip()
+    assert doors.ask("from the page", "GET", "/api/v1/status").status == 200
+    known = [
+        each["name"] for each in doors.ask("admin", "GET", "/api/v1/tokens").body["data"]["tokens"]
+    ]
+    assert "ci" in known and "nightly" not in known
+
+
+def test_the_requests_of_the_page_are_answered_as_shown(doors):
+    wanted = ""
+    for asked, answered in itertools.pairwise([*blocks("http"), ""]):
+        if asked.startswith("HTTP/"):
+            continue
+        head, _, body = asked.partition("\n\n")
+        verb, path = head.splitlines()[0].split()
+        caller = "deploy" if "the token of deploy" in head else "admin"
+        answer = doors.ask(caller, verb, path, json.loads(body) if body.strip() else None)
+        if path == "/api/v1/tokens" and verb == "POST":
+            doors.keys["deploy"] = answer.body["data"]["token"]
+        if answered.startswith("HTTP/"):
+            status, _, wanted = answered.partition("\n\n")
+            assert str(answer.status) == status.split()[1]
+            assert {**answer.body, "request_id": "…"} == json.loads(wanted)
+    assert wanted
+
+
+def test_the_tables_of_the_page_say_what_the_code_does(tmp_path):
+    for shown, permission in rows("Permissions"):
+        annotations = {} if shown == "none" else json.loads(shown.strip("`"))
+        assert needed(annotations) == permission.strip("`"), shown
+    codes = {code.strip("`") for code, _ in rows("What is hidden isn't there")}
+    assert codes == {"ACCESS_DENIED", "SERVER_NOT_ALLOWED", "PERMISSION_DENIED"} <= CALL_CODES
+    limits = dict(rows("At the door"))
+    for what, *numbers in (
+        ("request line and headers", MOST_HEAD, HEAD_SECONDS),
+        ("body", MAX_BODY_BYTES, LARGEST_BODY, BODY_SECONDS),
+        ("wrong keys", WRONG_KEYS, LONG_KEY),
+    ):
+        for number in numbers:
+            assert re.search(rf"\b{number:,.0f}\b", limits[what]), (what, number)
+    file = tmp_path / "c.json"
+    file.write_text(blocks("json")[0], encoding="utf-8")
+    loaded = load(file, {})
+    assert set(loaded.settings.profiles) == {"review", "planning"} and loaded.warnings == []
 
 
 # ── ceilings ────────────────────────────────────────────────────────────────────────────────────
