@@ -73,7 +73,7 @@ class Admin:
         self._known(name)
         path = server_log(self._daemon.places.logs, name)
         lines = await anyio.to_thread.run_sync(tail, path, count)
-        return {"name": name, "path": str(path), "lines": lines}
+        return {"name": name, "path": str(path), "lines": [SECRETS.hide(line) for line in lines]}
 
     async def _change(self, alter: Callable[[str], str]) -> Applied:
         try:

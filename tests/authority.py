@@ -41,6 +41,12 @@ class Authority:
         self.asked = anyio.Event()
         """Set when a renewal has come."""
         self.missing_scope: str | None = None
+        self.accepts = True
+        """Whether the MCP server takes tokens at all."""
+        self.lets_in = False
+        """Whether anybody may connect, and only calls want a token."""
+        self.takes_documents = False
+        """Whether a client may be known by the address of a document about it."""
         self.registered: list[Json] = []
         self.authorized: list[dict[str, str]] = []
         self.forms: list[dict[str, str]] = []
@@ -67,7 +73,7 @@ class Authority:
         return JSONResponse({"resource": self.url, "authorization_servers": [self.base]})
 
     async def metadata(self, request: Request) -> Response:
-        found = {
+        found: Json = {
             "issuer": self.base,
             "authorization_endpoint": f"{self.base}/authorize",
             "token_endpoint": f"{self.base}/token",
@@ -76,6 +82,8 @@ class Authority:
         }
         if self.registers:
             found["registration_endpoint"] = f"{self.base}/register"
+        if self.takes_documents:
+            found["client_id_metadata_document_supported"] = True
         return JSONResponse(found)
 
     async def register(self, request: Request) -> Response:
@@ -149,16 +157,18 @@ class Authority:
             if scope["type"] != "http":
                 await inner(scope, receive, send)
                 return
-            given = dict(scope["headers"]).get(b"authorization")
+            headers = dict(scope["headers"])
+            given = headers.get(b"authorization")
             self.seen.append(given and given.decode())
-            refused = self._refused(given.decode() if given else "")
+            asked = self.lets_in and headers.get(b"mcp-method") != b"tools/call"
+            refused = None if asked else self._refused(given.decode() if given else "")
             await (refused or inner)(scope, receive, send)
 
         return app
 
     def _refused(self, given: str) -> Response | None:
         metadata = f'resource_metadata="{self.base}/.well-known/oauth-protected-resource/mcp"'
-        if given.removeprefix("Bearer ") not in self.tokens:
+        if given.removeprefix("Bearer ") not in self.tokens or not self.accepts:
             return Response("no", 401, {"WWW-Authenticate": f"Bearer {metadata}"})
         if self.missing_scope:
             said = f'Bearer error="insufficient_scope", scope="{self.missing_scope}", {metadata}'

@@ -92,6 +92,12 @@ async def test_from_the_first_refusal_to_a_call(tmp_path, authority):
     assert len(authority.forms) == 1
 
 
+@pytest.mark.parametrize("protocol", ["sse", "auto"])
+async def test_each_transport_says_that_a_login_is_needed(tmp_path, authority, protocol):
+    async with guarded(tmp_path, authority, protocol=protocol) as fleet:
+        assert fleet.status()[0]["error"] == f"{COMMAND} (HTTP 401)"
+
+
 async def test_fifty_calls_at_once_cause_one_renewal_and_each_runs_once(tmp_path, authority):
     async with guarded(tmp_path, authority) as fleet:
         await log_in(fleet)
@@ -251,3 +257,37 @@ async def test_a_token_goes_to_the_address_it_was_given_for_and_is_gone_after_a_
         assert await fleet.log_out("guarded") and not await fleet.log_out("guarded")
         await until(fleet, lambda: state(fleet) == "down")
     assert authority.revoked == [refresh] and not (tmp_path / "logins" / "guarded.json").exists()
+
+
+async def test_a_server_that_lets_anybody_in_and_refuses_calls_needs_a_login_too(
+    tmp_path, authority
+):
+    authority.lets_in = True
+    async with guarded(tmp_path, authority) as fleet:
+        assert state(fleet) == "ready"
+        with pytest.raises(CallError, match="did nothing: it needs a login") as refused:
+            await fleet.call("guarded", "echo", {})
+        assert refused.value.code == "SERVER_UNAVAILABLE" and state(fleet) == "ready"
+        assert fleet.status()[0]["login"]["state"] == "login needed"
+        await log_in(fleet)
+        await fleet.call("guarded", "echo", {})
+
+
+async def test_a_client_may_be_known_by_a_document(tmp_path, authority):
+    authority.takes_documents = True
+    document = "https://us.example/mcpproxy.json"
+    async with guarded(tmp_path, authority, oauth={"client_metadata_url": document}) as fleet:
+        await log_in(fleet)
+    assert authority.authorized[0]["client_id"] == document and authority.registered == []
+
+
+async def test_a_new_token_that_is_refused_as_well_is_not_renewed_again_and_again(
+    tmp_path, authority
+):
+    async with guarded(tmp_path, authority) as fleet:
+        await log_in(fleet)
+        authority.accepts = False
+        for _ in range(3):
+            with pytest.raises(CallError, match="it needs a login"):
+                await fleet.call("guarded", "echo", {})
+        assert authority.renewals == 1

@@ -46,7 +46,10 @@ class Callback:
 
     def take(self, target: str) -> tuple[int, str]:
         """Status and text of the answer to a request for `target`."""
-        asked = urlsplit(target)
+        try:
+            asked = urlsplit(target)
+        except ValueError:
+            return 404, NOTHING
         if asked.path != self._path:
             return 404, NOTHING
         found = {name: values[0] for name, values in parse_qs(asked.query).items()}

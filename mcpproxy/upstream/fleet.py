@@ -468,7 +468,7 @@ class _Call:
                 f"{where} was refused: {account}; it asks to be called again in {wait:g} s",
                 retry_after_ms=int(wait * 1000) or 1000,
             )
-        if error.message == FAILED and self.link.grant.wanted:
+        if error.message == FAILED and self.link.grant.wanted and connection.line.locked():
             why = f"{where} was refused and did nothing: {account}"
             return CallError("SERVER_UNAVAILABLE", why)
         if error.message == FAILED and account:

@@ -21,20 +21,13 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 import httpx2
-from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.utils import extract_field_from_www_auth
-from mcp.shared.auth import (
-    OAuthClientInformationFull,
-    OAuthClientMetadata,
-    OAuthMetadata,
-    OAuthToken,
-    ProtectedResourceMetadata,
-)
-from mcp_types import LATEST_PROTOCOL_VERSION
-from pydantic import AnyUrl, BaseModel, ValidationError
+from mcp.shared.auth import OAuthToken
+from pydantic import ValidationError
 
-from mcpproxy.paths import private_directory, replace_file, server_log
 from mcpproxy.redaction import SECRETS
+from mcpproxy.upstream.credentials import Kept, end_of, provider_of, read, write
 from mcpproxy.upstream.tls import trust
 
 logger = logging.getLogger(__name__)
@@ -44,24 +37,12 @@ AHEAD_SECONDS, AHEAD_SHARE = 300.0, 0.2
 LATE_SECONDS = 5.0
 """A token with less left than this isn't sent any more if it can be renewed."""
 RENEW_SECONDS = 15.0
+SHORTEST_LIFE = 10.0
+"""Between two renewals ahead of time, however short a life the server gives its tokens."""
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Between renewals that fail for want of an answer."""
 OVER = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
 """What an authorization server says (RFC 6749, 5.2) when only a new login helps."""
-
-
-class Kept(BaseModel):
-    """All that is kept of a login, on disk too."""
-
-    url: str
-    """Whose tokens they are: they are sent nowhere else."""
-    client: OAuthClientInformationFull
-    tokens: OAuthToken | None = None
-    expires_at: float | None = None
-    """Of the access token, in seconds since 1970."""
-    server: OAuthMetadata | None = None
-    """The authorization server, as it was found."""
-    resource: ProtectedResourceMetadata | None = None
 
 
 class Grant:
@@ -83,6 +64,7 @@ class Grant:
         self._changed = anyio.Event()
         self._pause = FIRST_PAUSE
         self._not_before = 0.0
+        self._renewed_at = -SHORTEST_LIFE
         self._hidden: deque[str] = deque()
         self._unsaved = False
 
@@ -163,7 +145,8 @@ class Grant:
         elif response.status_code == 403 and 'error="insufficient_scope"' in challenge:
             self.lacking = extract_field_from_www_auth(response, "scope")
         elif response.status_code < 400 and sent is not None:
-            self.wanted, self.lacking = False, None
+            self.wanted = self.rejected = False
+            self.lacking = None
 
     def _reject(self) -> None:
         self.wanted = self.rejected = True
@@ -189,7 +172,7 @@ class Grant:
         if not end or not tokens or not self.renewable:
             return float("inf")
         ahead = min(AHEAD_SECONDS, AHEAD_SHARE * (tokens.expires_in or 0))
-        pause = self._not_before - anyio.current_time()
+        pause = max(self._not_before, self._renewed_at + SHORTEST_LIFE) - anyio.current_time()
         return max(end - ahead - time.time(), pause, 0.0)
 
     # renewal
@@ -200,6 +183,9 @@ class Grant:
                 await self._ask()
             if scope.cancelled_caught:
                 self._fail(f"no answer within {RENEW_SECONDS:g} s")
+        except Exception as error:
+            logger.exception("server '%s': a renewal failed in an unexpected way", self.name)
+            self._fail(type(error).__name__)
         finally:
             self._renewing = None
             over.set()
@@ -217,11 +203,13 @@ class Grant:
         except (httpx2.HTTPError, OAuthFlowError, OSError) as error:
             self._fail(f"{error or type(error).__name__}")
             return
+        if self.access != before:
+            return  # somebody logged in or out meanwhile
         if response.status_code == 200:
-            await self._take(response)
+            await self._take(response, self.kept)
         elif (said := _error_of(response)) in OVER:
             await self.load()
-            if self.access == before:
+            if self.access == before and self.kept is not None:
                 logger.warning("server '%s' wants a new login: %s", self.name, said)
                 client_is_known = said != "invalid_client"
                 await self.adopt(
@@ -233,9 +221,8 @@ class Grant:
         else:
             self._fail(f"its authorization server answered HTTP {response.status_code} {said}")
 
-    async def _take(self, response: httpx2.Response) -> None:
-        kept = self.kept
-        assert kept is not None and kept.tokens is not None
+    async def _take(self, response: httpx2.Response, kept: Kept) -> None:
+        assert kept.tokens is not None
         try:
             tokens = OAuthToken.model_validate_json(response.content)
         except ValidationError as error:
@@ -245,6 +232,7 @@ class Grant:
         tokens.scope = tokens.scope or kept.tokens.scope
         tokens.refresh_token = tokens.refresh_token or kept.tokens.refresh_token
         logger.info("server '%s': its token was renewed", self.name)
+        self._renewed_at = anyio.current_time()
         await self.adopt(kept.model_copy(update={"tokens": tokens, "expires_at": end_of(tokens)}))
 
     def _fail(self, why: str) -> None:
@@ -319,49 +307,14 @@ class Bearer(httpx2.Auth):
         if token is not None:
             request.headers["Authorization"] = f"Bearer {token}"
         response = yield request
-        if response.status_code == 401 and token is not None:
+        # Where renewing didn't help, it is not tried again for each request: a login is needed.
+        if response.status_code == 401 and token is not None and not self._grant.rejected:
             newer = await self._grant.renewed(token)
             if newer is not None:
                 token = newer
                 request.headers["Authorization"] = f"Bearer {token}"
                 response = yield request
         self._grant.heard(response, token)
-
-
-class Nowhere:
-    """The SDK's `TokenStorage` for one exchange: it knows a client at most, and we keep the outcome."""
-
-    def __init__(self, client: OAuthClientInformationFull | None = None) -> None:
-        self._client = client
-
-    async def get_tokens(self) -> OAuthToken | None:
-        return None
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        """The provider's context has them."""
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self._client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """The provider's context has it."""
-
-
-def provider_of(kept: Kept) -> OAuthClientProvider:
-    """The SDK's provider in the state in which the login left it."""
-    metadata = OAuthClientMetadata(
-        redirect_uris=kept.client.redirect_uris or [AnyUrl("http://127.0.0.1/")]
-    )
-    provider = OAuthClientProvider(kept.url, metadata, Nowhere(kept.client))
-    context = provider.context
-    context.client_info, context.current_tokens = kept.client, kept.tokens
-    context.oauth_metadata, context.protected_resource_metadata = kept.server, kept.resource
-    context.protocol_version = LATEST_PROTOCOL_VERSION
-    return provider
-
-
-def end_of(tokens: OAuthToken) -> float | None:
-    return None if tokens.expires_in is None else time.time() + tokens.expires_in
 
 
 def _error_of(response: httpx2.Response) -> str:
@@ -372,30 +325,3 @@ def _error_of(response: httpx2.Response) -> str:
         return ""
     said = found.get("error") if isinstance(found, dict) else None
     return said[:100] if isinstance(said, str) else ""
-
-
-# ── on disk ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def place(directory: Path, name: str) -> Path:
-    """Where the login of a server is kept, whatever the server is called."""
-    return server_log(directory, name).with_suffix(".json")
-
-
-def read(path: Path) -> Kept | None:
-    try:
-        return Kept.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValidationError) as error:
-        logger.warning("the login at %s can't be read: %s", path, type(error).__name__)
-        return None
-
-
-def write(path: Path, kept: Kept | None) -> None:
-    """Raises `OSError`."""
-    if kept is None:
-        path.unlink(missing_ok=True)
-        return
-    private_directory(path.parent)
-    replace_file(path, kept.model_dump_json(exclude_none=True).encode())

@@ -282,7 +282,7 @@ class Link:
         if scope.cancelled_caught:
             reason = f"it did not answer within {self.terms.init:g} s (init_timeout)"
         else:
-            reason, self._reason = self._reason or (sentence(why) if why else ""), ""
+            reason, self._reason = self._reason or (self._said(why) if why else ""), ""
         account = line.account() if line else ""
         told = reason or ("" if account else "the connection ended")
         lost = Lost("; ".join(filter(None, (told, account))))
@@ -290,6 +290,12 @@ class Link:
         if isinstance(why, httpx2.HTTPStatusError):
             lost.wait = retry_after(why.response)
         raise lost from why
+
+    def _said(self, why: BaseException) -> str:
+        """What went wrong, where there was no line yet that could tell that a login is needed."""
+        if isinstance(why, httpx2.HTTPStatusError) and self.grant.wanted:
+            return f"{self.grant.account()} (HTTP {why.response.status_code})"
+        return sentence(why)
 
     def _expected(self, way: Way) -> Era | None:
         if way == "sse" or way in INSIDE:

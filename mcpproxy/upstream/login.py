@@ -31,7 +31,8 @@ from mcpproxy import __version__
 from mcpproxy.errors import ProxyError
 from mcpproxy.redaction import SECRETS
 from mcpproxy.upstream.callback import PATH, Callback, open_callback
-from mcpproxy.upstream.grant import Grant, Kept, Nowhere, end_of
+from mcpproxy.upstream.credentials import Kept, Nowhere, end_of
+from mcpproxy.upstream.grant import Grant
 from mcpproxy.upstream.tls import trust
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ LOGIN_SECONDS = 300.0
 ANY_PORT = f"http://127.0.0.1:0{PATH}"
 PING = {"jsonrpc": "2.0", "id": "login", "method": "ping"}
 """Asks nothing of a server that would answer; all that we want is its challenge."""
+
+logger = logging.getLogger(__name__)
 
 # What fails here is told to whoever logs in; the SDK would write a traceback of it as well.
 logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)
@@ -110,6 +113,9 @@ class Login:
             )
         except (LoginError, OAuthFlowError, httpx2.HTTPError, ValueError, OSError) as error:
             return told(error)
+        except Exception as error:
+            logger.exception("a login to %s failed in an unexpected way", self._grant.name)
+            return f"it failed inside mcpproxy ({type(error).__name__}); its log says more"
         return None
 
     async def _log_in(self) -> None:

@@ -11,8 +11,9 @@ import anyio.abc
 import httpx2
 from mcp.client.auth import OAuthFlowError
 
+from mcpproxy.upstream.credentials import place, provider_of
 from mcpproxy.upstream.dial import address, own_key, ways
-from mcpproxy.upstream.grant import Grant, place, provider_of
+from mcpproxy.upstream.grant import Grant
 from mcpproxy.upstream.login import Client, Login, LoginError
 from mcpproxy.upstream.references import References
 from mcpproxy.upstream.tls import trust

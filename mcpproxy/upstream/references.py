@@ -44,6 +44,8 @@ class References:
     environ: Mapping[str, str] = field(repr=False)
     vault: Vault | None = None
     fetched: dict[str, str | None] = field(default_factory=dict, repr=False)
+    limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(2))
+    """Threads that may wait for a keyring that doesn't answer; all others have theirs."""
 
     def resolve(self, text: str, where: str) -> str:
         """The text with its references replaced. Raises `Unreachable` for what isn't there."""
@@ -79,7 +81,9 @@ class References:
         try:
             with anyio.fail_after(VAULT_SECONDS):
                 self.fetched |= await anyio.to_thread.run_sync(
-                    lambda: {name: vault.get(name) for name in names}, abandon_on_cancel=True
+                    lambda: {name: vault.get(name) for name in names},
+                    abandon_on_cancel=True,
+                    limiter=self.limiter,
                 )
         except TimeoutError as error:
             raise Unreachable(
