@@ -6,7 +6,7 @@ Takes a tool as it was listed on the wire; whatever is wrong with it, there is a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -142,24 +142,48 @@ PLAIN_WORDS = {"type", "properties", "required", "additionalProperties", "$schem
 """A schema of these alone, without properties, is of a tool that takes nothing."""
 
 
-def declaration(tool: Described) -> str:
-    """Complete TypeScript: the named types, then the function."""
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a function takes and gives, and the named types that it needs for that."""
+
+    types: Mapping[str, str]
+    args: str
+    """The parameter: name, mark and type."""
+    result: str | None
+    """None where it isn't declared."""
+
+
+def shape(
+    tool: Described,
+    taken: set[str],
+    comment: Callable[[Mapping[str, Any]], str] = lambda schema: "",
+) -> Shape:
+    """`taken` are names of types that are in use; those of this tool are added."""
     schema = tool.definition.get("inputSchema")
-    taken: set[str] = set()
     takes = Types(
-        schema if isinstance(schema, Mapping) else {"type": "object"}, "Args", taken=taken
+        schema if isinstance(schema, Mapping) else {"type": "object"},
+        "Args",
+        taken=taken,
+        comment=comment,
     )
     args = takes.expression()
     args = ANYTHING if args == "unknown" else args
-    gives = Types(tool.definition.get("outputSchema"), "Result", taken=taken)
-    result = gives.expression()
-    named = {**takes.definitions, **gives.definitions}
-    types = [f"type {name} = {body};" for name, body in named.items()]
     mark = "" if required_names(arguments(tool)) else "?"
+    promised = tool.definition.get("outputSchema")
+    gives = Types(promised, "Result", taken=taken, comment=comment)
+    result = gives.expression()
+    types = {**takes.definitions, **gives.definitions}
+    return Shape(types, f"args{mark}: {args}", None if promised is None else result)
+
+
+def declaration(tool: Described) -> str:
+    """Complete TypeScript: the named types, then the function."""
+    taken: set[str] = set()
+    found = shape(tool, taken)
+    types = [f"type {name} = {body};" for name, body in found.types.items()]
     function = function_name(name_of(tool), taken)
-    return "\n".join(
-        [*types, f"declare function {function}(args{mark}: {args}): Promise<{result}>;"]
-    )
+    result = "unknown" if found.result is None else found.result
+    return "\n".join([*types, f"declare function {function}({found.args}): Promise<{result}>;"])
 
 
 def function_name(name: str, taken: set[str]) -> str:

@@ -37,6 +37,7 @@ LAYERS = [
         "request",
         "script",
         "declarations",
+        "ambient",
         "search",
         "query",
         "lexicon",

@@ -116,6 +116,19 @@ def test_a_call_that_fails_says_whether_it_was_made(run, words, status, said):
     assert said in done.output
 
 
+def test_types_are_printed_and_written_when_they_are_others(run, serving, tmp_path):
+    printed = run("types", "--server", "stub").stdout
+    assert "add(args: { a: number; b: number }): Promise<{ sum?: number }>;" in printed
+    answer = serving.ask("GET", f"{TOOLS}/types.d.ts?server=stub")
+    assert (answer.text, answer.headers["content-type"]) == (printed, "text/plain; charset=utf-8")
+    assert "namespace Slow" in run("types").stdout and "namespace Slow" not in printed
+    file = tmp_path / "scripts" / "mcpproxy.d.ts"
+    assert "wrote" in run("types", "-o", str(file)).stderr
+    assert "up to date" in run("types", "-o", str(file)).stderr
+    assert file.read_text(encoding="utf-8") == run("types").stdout
+    assert run("types", "--server", "nobody").exit_code == 2
+
+
 def test_without_a_daemon_only_the_server_that_is_called_is_started():
     starts = "starts"
     servers = stubs("one", "two")

@@ -20,8 +20,8 @@ const changes: Change[] = diff.split(/^diff --git /m).slice(1).map(part => {
   };
 });
 
-return {
+({
   files: changes.sort((a, b) => b.added + b.removed - a.added - a.removed),
   added: changes.reduce((sum, change) => sum + change.added, 0),
   removed: changes.reduce((sum, change) => sum + change.removed, 0),
-};
+});

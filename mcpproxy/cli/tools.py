@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import quote, urlencode
 
@@ -101,6 +102,37 @@ def show(tool: str, as_json: bool, config: str | None) -> None:
         lines.append(f"{name}: {json.dumps(value)}")
     for line in lines:
         click.echo(visible(line))
+
+
+@tools.command()
+@server_option
+@click.option(
+    "--output", "-o", metavar="FILE", help="Write it there, if it is another than before."
+)
+@config_option
+def types(server: str | None, output: str | None, config: str | None) -> None:
+    """Print what a script can use as TypeScript declarations, for editors.
+
+    Put it beside your scripts: mcpproxy tools types -o ~/.mcpproxy/scripts/mcpproxy.d.ts
+    """
+    path = f"{TOOLS}/types.d.ts" + (f"?{urlencode({'server': server})}" if server else "")
+    status, text = reach(config, "GET", path, about=server)
+    if status != 200:
+        fail(json.loads(text), status)
+    if output is None:
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
+        return
+    file = Path(output)
+    try:
+        if file.exists() and file.read_bytes() == text:
+            click.echo(f"{file} is up to date", err=True)
+        else:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(text)
+            click.echo(f"wrote {file}", err=True)
+    except OSError as error:
+        refuse(f"{file}: {error.strerror}")
 
 
 @tools.command()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from mcpproxy.ambient import ambient
 from mcpproxy.discovery import MOST, no_server
 from mcpproxy.errors import CallError, Refused
 from mcpproxy.execution import to_json
@@ -18,6 +20,7 @@ from mcpproxy.rest.routing import Answer, Query, Request, Route, while_there
 from mcpproxy.toolbox import NoTool, located, settled
 
 if TYPE_CHECKING:
+    from mcpproxy.catalog import Catalog
     from mcpproxy.daemon import Daemon
 
 CALL_STATUS: Mapping[str, int] = {
@@ -41,6 +44,9 @@ CALL_STATUS: Mapping[str, int] = {
     "UPSTREAM_TIMEOUT": 504,
 }
 """HTTP status of each code in `errors.CALL_CODES`. Below 500 and at 503 the tool was not called."""
+
+TYPESCRIPT = "text/plain; charset=utf-8"
+"""The type that is registered for .ts files is of films."""
 
 MODERN_ONLY = frozenset({"resultType", "ttlMs", "cacheScope"})
 """What the newest revision of the protocol says about a result; nothing of the tool's."""
@@ -96,6 +102,16 @@ class Tools:
             ),
             Route(
                 method="GET",
+                path="/api/v1/tools/types.d.ts",
+                summary="All that a script can use, as TypeScript declarations for editors",
+                handle=self._types,
+                operators=False,
+                query=(server,),
+                example="declare const tools: Mcp.Servers;",
+                content_type=TYPESCRIPT,
+            ),
+            Route(
+                method="GET",
                 path="/api/v1/tools/{name}",
                 summary="One tool: its declaration in TypeScript, its parameters and what it returns",
                 handle=self._show,
@@ -113,25 +129,30 @@ class Tools:
             ),
         )
 
-    async def _list(self, request: Request) -> Any:
-        wanted = request.query.get("server")
+    async def _catalog(self, request: Request) -> Catalog:
+        """What the caller sees, or of that the one server that it asks for."""
         await settled(self._daemon)
         catalog = self._daemon.catalog_for(request.caller)
-        if wanted is not None and wanted not in catalog.servers:
+        wanted = request.query.get("server")
+        if wanted is None:
+            return catalog
+        if wanted not in catalog.servers:
             raise Refused("NOT_FOUND", no_server(wanted, catalog))
-        tools = [
-            {**tool.definition, "server": tool.server}
-            for tool in catalog.tools()
-            if wanted in (None, tool.server)
-        ]
+        return replace(catalog, servers={wanted: catalog.servers[wanted]})
+
+    async def _types(self, request: Request) -> Any:
+        catalog = await self._catalog(request)
+        text = await anyio.to_thread.run_sync(ambient, catalog)
+        return Answer(text.encode("utf-8", "replace"), content_type=TYPESCRIPT)
+
+    async def _list(self, request: Request) -> Any:
+        catalog = await self._catalog(request)
+        tools = [{**tool.definition, "server": tool.server} for tool in catalog.tools()]
         missing = [
             name
             for name, server in catalog.servers.items()
-            if wanted in (None, name)
-            and (
-                server.state in ("connecting", "down")
-                or (server.state == "lazy" and not server.tools)
-            )
+            if server.state in ("connecting", "down")
+            or (server.state == "lazy" and not server.tools)
         ]
         return {"tools": tools, "partial": bool(missing), "missing_servers": missing}
 
