@@ -40,7 +40,7 @@ DEFAULT_LIFETIME = "30d"
 ALL = "*"
 CEILINGS = {"max_timeout_ms": 600_000, "max_tool_calls": 10**9, "max_executions_per_minute": 10**6}
 """The largest value of each; the least is 1."""
-FIELDS = ("name", "servers", "permissions", "expires_in", *CEILINGS)
+FIELDS = ("name", "allowed_servers", "permissions", "expires_in", *CEILINGS)
 
 Json = dict[str, Any]
 
@@ -51,7 +51,7 @@ class Token:
 
     name: str
     hash: str
-    servers: tuple[str, ...]
+    allowed_servers: tuple[str, ...]
     """`*` alone is all."""
     permissions: tuple[Permission, ...]
     created: float
@@ -67,7 +67,7 @@ class Token:
             name=self.name,
             rank="token",
             token=self.hash,
-            servers=None if ALL in self.servers else frozenset(self.servers),
+            servers=None if ALL in self.allowed_servers else frozenset(self.allowed_servers),
             permissions=frozenset(self.permissions),
             ceilings=Ceilings(
                 self.max_timeout_ms, self.max_tool_calls, self.max_executions_per_minute
@@ -78,7 +78,7 @@ class Token:
         """As an operator sees it: everything but the secret, of which there is no copy."""
         return {
             "name": self.name,
-            "servers": list(self.servers),
+            "allowed_servers": list(self.allowed_servers),
             "permissions": list(self.permissions),
             "created_at": stamp(self.created),
             "expires_at": stamp(self.expires),
@@ -239,7 +239,7 @@ def kept(entry: Json) -> Token:
     token = Token(
         **{
             **entry,
-            "servers": read_servers(entry["servers"]),
+            "allowed_servers": read_servers(entry["allowed_servers"]),
             "permissions": read_permissions(entry["permissions"]),
         }
     )
@@ -298,7 +298,7 @@ def read_wanted(wanted: Mapping[str, Any]) -> Json:
     ceilings = {key: read_ceiling(key, wanted.get(key)) for key in CEILINGS}
     return {
         "name": name,
-        "servers": read_servers(wanted.get("servers")),
+        "allowed_servers": read_servers(wanted.get("allowed_servers")),
         "permissions": read_permissions(wanted.get("permissions", ["read"])),
         "lifetime": read_lifetime(wanted.get("expires_in", DEFAULT_LIFETIME)),
         **ceilings,
@@ -313,12 +313,14 @@ def only(wanted: Mapping[str, Any], known: tuple[str, ...]) -> None:
 
 def read_servers(value: object) -> tuple[str, ...]:
     if not strings(value) or not value:
-        raise wrong("servers", 'must be an array of one or more server names, or ["*"] for all')
+        raise wrong(
+            "allowed_servers", 'must be an array of one or more server names, or ["*"] for all'
+        )
     found = tuple(dict.fromkeys(value))
     if ALL in found and len(found) > 1:
-        raise wrong("servers", '"*" is all of them: give it alone, or names alone')
+        raise wrong("allowed_servers", '"*" is all of them: give it alone, or names alone')
     if not all(0 < len(name) <= 128 for name in found):
-        raise wrong("servers", "a name has 1 to 128 characters")
+        raise wrong("allowed_servers", "a name has 1 to 128 characters")
     return found
 
 

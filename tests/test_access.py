@@ -107,14 +107,14 @@ class Doors:
             self.keys[name] = kept.create(
                 {
                     "name": name.replace(" ", "-"),
-                    "servers": ["*"] if "*" in servers else list(servers),
+                    "allowed_servers": ["*"] if "*" in servers else list(servers),
                     "permissions": list(permissions),
                 }
             )["token"]
-        self.keys["revoked"] = kept.create({"name": "gone", "servers": ["*"]})["token"]
+        self.keys["revoked"] = kept.create({"name": "gone", "allowed_servers": ["*"]})["token"]
         kept.revoke("gone")
         past = Tokens(serving.home.places.state, clock=lambda: 1_000_000.0)
-        self.keys["expired"] = past.create({"name": "late", "servers": ["*"]})["token"]
+        self.keys["expired"] = past.create({"name": "late", "allowed_servers": ["*"]})["token"]
 
     def ask(self, caller: str, verb: str, path: str, body: Any = None, **headers: str) -> Answer:
         connection = self.local if caller == "socket" else self.connection
@@ -544,7 +544,7 @@ def test_the_tables_of_the_page_say_what_the_code_does(tmp_path):
 
 
 def made(doors: Doors, name: str, **wanted: Any) -> str:
-    body = {"name": name, "servers": ["open"], "permissions": list(EVERY), **wanted}
+    body = {"name": name, "allowed_servers": ["open"], "permissions": list(EVERY), **wanted}
     doors.keys[name] = doors.ask("admin", "POST", "/api/v1/tokens", body).body["data"]["token"]
     return name
 

@@ -193,7 +193,9 @@ def tokens(tmp_path):
 
 @pytest.mark.threat("L6")
 async def test_a_token_is_let_in_by_its_name_until_it_expires_or_is_revoked(tokens):
-    secret = tokens.create({"name": "ci", "servers": ["github"], "expires_in": "1m"})["token"]
+    secret = tokens.create({"name": "ci", "allowed_servers": ["github"], "expires_in": "1m"})[
+        "token"
+    ]
     guard = door(tokens=tokens, require_mcp_auth=True)
     ways = [{"X-API-Key": secret}, {"Authorization": f"Bearer {secret}"}]
     for path in ("/mcp", "/api/v1/status"):
@@ -223,7 +225,7 @@ async def test_guessing_is_slowed_down_and_says_when_to_come_back(tokens):
     assert await caller(guard, "/mcp", {"X-API-Key": SENT}) == "admin"
     assert await caller(guard, "/mcp") == "anonymous"
     # Nobody guesses a long one: the first time that it is shown is as good as any.
-    secret = tokens.create({"name": "ci", "servers": ["*"]})["token"]
+    secret = tokens.create({"name": "ci", "allowed_servers": ["*"]})["token"]
     answer = await ask(guard, "GET", "/x", headers={"X-API-Key": secret[:-1] + "x"})
     assert answer.status == 429
     assert await caller(guard, "/mcp", {"X-API-Key": secret}) == "ci"

@@ -9,13 +9,14 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from running import home
 
 from mcpproxy.errors import Refused
 from mcpproxy.policy import ADMIN, ANONYMOUS, LOCAL, Ceilings
 from mcpproxy.rates import MOST_PEERS, WRONG_KEYS, Executions, WrongKeys
 from mcpproxy.tokens import Tokens, read_wanted
 
-WANTED = {"name": "ci", "servers": ["github"]}
+WANTED = {"name": "ci", "allowed_servers": ["github"]}
 
 
 class Clock:
@@ -70,7 +71,7 @@ def test_a_hash_is_worth_nothing_without_the_key(tokens, tmp_path):
 def test_a_token_says_what_its_holder_may(tokens):
     made = tokens.create(
         {
-            **WANTED, "servers": ["github", "jira"], "permissions": ["write", "read"],
+            **WANTED, "allowed_servers": ["github", "jira"], "permissions": ["write", "read"],
             "max_timeout_ms": 1000, "max_tool_calls": 5, "max_executions_per_minute": 2,
         }
     )  # fmt: skip
@@ -79,7 +80,9 @@ def test_a_token_says_what_its_holder_may(tokens):
     assert caller.servers == {"github", "jira"}
     assert caller.permissions == {"read", "write"}
     assert caller.ceilings == Ceilings(1000, 5, 2)
-    every = tokens.find(secret_of(tokens.create({"name": "all", "servers": ["*"]}))).caller()
+    every = tokens.find(
+        secret_of(tokens.create({"name": "all", "allowed_servers": ["*"]}))
+    ).caller()
     assert (every.servers, every.permissions) == (None, {"read"})
 
 
@@ -116,9 +119,9 @@ def test_a_token_expires_and_is_renewed_for_as_long(tokens, clock):
         ({"name": ""}, "name"), ({"name": "a b"}, "name"), ({"name": "-a"}, "name"),
         ({"name": "a" * 65}, "name"), ({"name": 1}, "name"), ({"name": None}, "name"),
         *(({"name": who.name}, "name") for who in (ADMIN, LOCAL, ANONYMOUS)),
-        ({"servers": []}, "servers"), ({"servers": "github"}, "servers"),
-        ({"servers": None}, "servers"), ({"servers": ["*", "a"]}, "servers"),
-        ({"servers": [""]}, "servers"), ({"servers": {"github": True}}, "servers"),
+        ({"allowed_servers": []}, "allowed_servers"), ({"allowed_servers": "github"}, "allowed_servers"),
+        ({"allowed_servers": None}, "allowed_servers"), ({"allowed_servers": ["*", "a"]}, "allowed_servers"),
+        ({"allowed_servers": [""]}, "allowed_servers"), ({"allowed_servers": {"github": True}}, "allowed_servers"),
         ({"permissions": []}, "permissions"), ({"permissions": ["write"]}, "permissions"),
         ({"permissions": ["read", "admin"]}, "permissions"), ({"permissions": "read"}, "permissions"),
         ({"expires_in": "0d"}, "expires_in"), ({"expires_in": "366d"}, "expires_in"),
@@ -145,14 +148,16 @@ json_values = st.recursive(
 
 
 @given(
-    st.dictionaries(st.sampled_from(["name", "servers", "permissions", "expires_in"]), json_values)
+    st.dictionaries(
+        st.sampled_from(["name", "allowed_servers", "permissions", "expires_in"]), json_values
+    )
 )
 def test_any_json_is_a_token_with_servers_of_its_own_or_refused(wanted):
     try:
         asked = read_wanted(wanted)
     except Refused:
         return
-    assert asked["servers"] == tuple(dict.fromkeys(wanted["servers"])) != ()
+    assert asked["allowed_servers"] == tuple(dict.fromkeys(wanted["allowed_servers"])) != ()
     assert "read" in asked["permissions"]
 
 
@@ -183,8 +188,8 @@ def test_files_that_are_damaged_let_nobody_in(tokens, file, text):
 @pytest.mark.parametrize(
     "change",
     [
-        {"hash": "ü" * 64}, {"hash": None}, {"hash": ""}, {"name": None}, {"servers": []},
-        {"servers": "github"}, {"permissions": []}, {"permissions": ["admin"]}, {"expires": "never"},
+        {"hash": "ü" * 64}, {"hash": None}, {"hash": ""}, {"name": None}, {"allowed_servers": []},
+        {"allowed_servers": "github"}, {"permissions": []}, {"permissions": ["admin"]}, {"expires": "never"},
         {"expires": None}, {"max_tool_calls": "many"}, {"rank": "admin"},
     ],
 )  # fmt: skip
@@ -195,6 +200,49 @@ def test_an_entry_that_is_no_token_lets_nobody_in(tokens, change):
     kept["tokens"][0] |= change
     tokens.file.write_text(json.dumps(kept), encoding="utf-8")
     assert tokens.find(secret) is None
+
+
+# ── the command line, without a daemon ──────────────────────────────────────────────────────────
+
+
+def test_the_commands_work_on_the_files_where_no_daemon_runs():
+    with home() as place:
+        tokens = Tokens(place.places.state)
+        made = place.invoke("token", "create", "--name", "ci", "--servers", "github, jira")
+        assert made.exit_code == 0, made.output
+        assert tokens.find(made.stdout.strip().encode()).allowed_servers == ("github", "jira")
+        assert made.stdout.strip() not in made.stderr
+        shown = json.loads(place.invoke("token", "show", "ci", "--output", "json").stdout)
+        (listed,) = json.loads(place.invoke("token", "list", "-o", "json").stdout)
+        assert shown == listed == tokens.show("ci")
+        renewed = place.invoke("token", "regenerate", "ci", "-o", "json")
+        assert tokens.find(json.loads(renewed.stdout)["token"].encode()) is not None
+        assert tokens.find(made.stdout.strip().encode()) is None
+        assert place.invoke("token", "revoke", "ci").stdout == "revoked ci\n"
+        assert tokens.listing() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["create", "--servers", "a"], "give the token a name"),
+        (["create", "a", "--name", "b", "--servers", "a"], "give the token a name"),
+        (["create", "a"], "--servers"),
+        (["create", "a", "--servers", ","], "allowed_servers: must be"),
+        (["create", "a", "--servers", "a", "--permissions", "admin"], "permissions: must be"),
+        (["create", "a", "--servers", "a", "--expires", "2y"], "expires_in: must be"),
+        (["create", "a", "--servers", "a", "--max-timeout", "0"], "max_timeout_ms: must be"),
+        (["show", "a"], "there is no token 'a'; there are none"),
+        (["revoke", "a"], "there is no token 'a'; there are none"),
+        (["regenerate", "a"], "there is no token 'a'; there are none"),
+    ],
+)
+def test_a_command_that_can_not_be_done_says_why_and_changes_nothing(words, said):
+    with home() as place:
+        done = place.invoke("token", *words)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert said in done.stderr
+        assert Tokens(place.places.state).listing() == []
 
 
 # ── rates ───────────────────────────────────────────────────────────────────────────────────────

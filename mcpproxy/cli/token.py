@@ -26,7 +26,8 @@ def token() -> None:
 
 
 @token.command()
-@click.argument("name")
+@click.argument("name", required=False)
+@click.option("--name", "named", metavar="NAME", help="The same as NAME.")
 @click.option("--servers", required=True, metavar="A,B", help="Servers it may use; '*' is all.")
 @click.option(
     "--permissions", metavar="LIST", help="Of read,write,destructive.  [default: read]"
@@ -38,7 +39,8 @@ def token() -> None:
 @output_option
 @config_option
 def create(
-    name: str,
+    name: str | None,
+    named: str | None,
     servers: str,
     permissions: str | None,
     expires: str | None,
@@ -52,9 +54,11 @@ def create(
 
     It lasts 30 days unless --expires says otherwise.
     """
+    if (name is None) == (named is None):
+        refuse("give the token a name, once: mcpproxy token create NAME --servers A,B")
     wanted: dict[str, Any] = {
-        "name": name,
-        "servers": listed(servers),
+        "name": name or named,
+        "allowed_servers": listed(servers),
         "permissions": None if permissions is None else listed(permissions),
         "expires_in": expires,
         "max_timeout_ms": max_timeout,
@@ -78,7 +82,7 @@ def list_tokens(output: str, config: str | None) -> None:
         (
             each["name"],
             ",".join(each["permissions"]),
-            ",".join(each["servers"]),
+            ",".join(each["allowed_servers"]),
             each["expires_at"] + (" (expired)" if each["expired"] else ""),
         )
         for each in found
@@ -163,7 +167,7 @@ def told(found: dict[str, Any], output: str) -> None:
         return
     click.echo(found["token"])
     click.echo(
-        f"{found['name']}: {', '.join(found['permissions'])} on {', '.join(found['servers'])} until "
+        f"{found['name']}: {', '.join(found['permissions'])} on {', '.join(found['allowed_servers'])} until "
         f"{found['expires_at']}; keep it now, it is shown this once",
         err=True,
     )

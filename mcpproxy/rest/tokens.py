@@ -23,7 +23,7 @@ WANTED = {
     "type": "object",
     "properties": {
         "name": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"},
-        "servers": {
+        "allowed_servers": {
             "type": "array",
             "items": {"type": "string"},
             "minItems": 1,
@@ -37,7 +37,7 @@ WANTED = {
         "expires_in": EXPIRES,
         **{name: {"type": "integer", "minimum": 1, "maximum": most} for name, most in CEILINGS.items()},
     },
-    "required": ["name", "servers"],
+    "required": ["name", "allowed_servers"],
     "additionalProperties": False,
 }  # fmt: skip
 RENEWED = {
@@ -47,7 +47,7 @@ RENEWED = {
 }
 TOKEN = {
     "name": "ci",
-    "servers": ["github"],
+    "allowed_servers": ["github"],
     "permissions": ["read"],
     "created_at": "2026-11-30T08:00:00Z",
     "expires_at": "2026-12-30T08:00:00Z",
@@ -112,7 +112,7 @@ class Tokens:
     async def _create(self, request: Request) -> Any:
         made = await in_thread(self._daemon.tokens.create, request.body)
         known = {ALL, *self._daemon.catalog_for(request.caller).servers}
-        missing = [name for name in made["servers"] if name not in known]
+        missing = [name for name in made["allowed_servers"] if name not in known]
         self._note(request, "made", made)
         return {**made, "warnings": [f"there is no server {name!r} now" for name in missing]}
 
