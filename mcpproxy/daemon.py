@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from mcpproxy import __version__, approvals, gates, keptcode, request
+from mcpproxy import __version__, approvals, gates, keptcode, request, semantic
 from mcpproxy.baseline import Baseline, open_baseline
 from mcpproxy.catalog import Catalog
 from mcpproxy.codecache import CodeCache, Kept
@@ -82,7 +82,7 @@ class Daemon:
         self.kept_code = KeptCode(
             CodeCache(loaded.places.code_cache), lambda: fleet.catalog, self.catalog_for
         )
-        self.discovery = Discovery(self.catalog_for, self.kept_code.search)
+        self.discovery = Discovery(self.catalog_for, self.kept_code.search, semantic.meanings)
         self.pages = Pages()
         self.started_at = datetime.now(UTC)
         self.confinement: dict[str, bool] = {}

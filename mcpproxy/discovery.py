@@ -31,6 +31,7 @@ from mcpproxy.typings import one_line
 if TYPE_CHECKING:
     from mcpproxy.catalog import Catalog, Server, Tool
     from mcpproxy.codecache import Kept
+    from mcpproxy.semantic import Meanings
 
 LIMIT = 8
 MOST = 50
@@ -54,11 +55,15 @@ class Discovery:
         self,
         catalog: Callable[[Caller], Catalog],
         kept: Callable[[str, Caller], Sequence[Kept]] = lambda query, caller: (),
+        meanings: Callable[[], Meanings | None] = lambda: None,
     ) -> None:
         self._catalog = catalog
         self._kept = kept
         self._lock = threading.Lock()
         self._index = Index()
+        self._open_meanings: Callable[[], Meanings | None] | None = meanings
+        """Until the first search: opening them takes a moment."""
+        self._meanings: Meanings | None = None
         self._indexed: dict[str, Mapping[str, Tool]] = {}
         """What the index has of each server."""
         self._selected: list[tuple[list[Mapping[str, Tool]], Selection]] = []
@@ -132,15 +137,21 @@ class Discovery:
         with self._lock:
             # Within the lock: an older snapshot must not take the place of a newer one.
             self._refresh(self._catalog(LOCAL))
-            return self._index.search(query, server, self._selection(catalog))
+            likeness = self._meanings.likeness(query) if self._meanings is not None else None
+            return self._index.search(query, server, self._selection(catalog), likeness)
 
     def _refresh(self, whole: Catalog) -> None:
         """Bring the index up to date: only what changed is indexed again, server by server."""
+        if self._open_meanings is not None:
+            self._meanings, self._open_meanings = self._open_meanings(), None
         # A new snapshot may only say that a server is down: its mapping of tools is the same.
         tools = {server.name: server.tools for server in whole.servers.values()}
         for name in dict.fromkeys([*self._indexed, *tools]):
             if self._indexed.get(name) is not tools.get(name):
-                self._index.replace(name, map(entry, tools.get(name, {}).values()))
+                entries = [entry(tool) for tool in tools.get(name, {}).values()]
+                self._index.replace(name, entries)
+                if self._meanings is not None:
+                    self._meanings.replace(name, entries)
                 self._selected.clear()
         self._indexed = tools
 

@@ -15,8 +15,10 @@ import math
 import sqlite3
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
 
 from mcpproxy.lexicon import Vocabulary, name_words, stem, words
 from mcpproxy.query import LONGEST_QUERY, Concept, concepts
@@ -66,6 +68,9 @@ TAIL = 0.15
 """Entries below this share of the best score are noise."""
 
 MOST_FOUND = 200
+MOST_ALIKE = 20
+"""Entries that are near in meaning without having a word of the query."""
+
 COMPARED = 80
 """Of the best so many, the names are compared with the query."""
 
@@ -104,6 +109,8 @@ class Selection:
     """Entries of one state of an index that are searched as if there were no others."""
 
     rows: dict[int, Row]
+    numbers: dict[str, int]
+    """Of the rows, by their ids."""
     named: Counter[str]
     """How many of the names have a stem."""
     groups: dict[str, str]
@@ -166,7 +173,8 @@ class Index:
         rows = {n: row for n, row in self._rows.items() if wanted is None or row.id in wanted}
         named = Counter(each for row in rows.values() for each in row.stems)
         groups = {"".join(words(name)): name for name in sorted({r.group for r in rows.values()})}
-        found = Selection(rows, named, groups, whole=ids is None)
+        numbers = {row.id: n for n, row in rows.items()}
+        found = Selection(rows, numbers, named, groups, whole=ids is None)
         if ids is None:
             self._all = found
         return found
@@ -174,20 +182,29 @@ class Index:
     # ── what answers a query ────────────────────────────────────────────────────────────────────
 
     def search(
-        self, query: str, group: str | None = None, among: Selection | None = None
+        self,
+        query: str,
+        group: str | None = None,
+        among: Selection | None = None,
+        likeness: Likeness | None = None,
     ) -> list[str]:
-        """Ids of what answers the query, best first: of a selection, and of one group if that is given."""
+        """Ids of what answers the query, best first: of a selection, and of one group if that is given.
+
+        `likeness` adds what entries mean to what they say.
+        """
         among = among or self.select()
         preferred, rest = qualified(query[:LONGEST_QUERY], among)
         lookup = Lookup(self._db, among)
         asked = concepts(rest, self._vocabulary, lookup.count)
         found = lookup.scores(asked)
-        rows = among.rows
+        rows, numbers = among.rows, among.numbers
         if group is not None:
-            found = {
-                number: score for number, score in found.items() if rows[number].group == group
-            }
-        ranked = Ranking(rest, asked, lookup).order(found)
+            numbers = {rows[n].id: n for n in self._groups.get(group, ()) if n in rows}
+            found = {n: score for n, score in found.items() if rows[n].group == group}
+        final = Ranking(rest, asked, lookup).scores(found)
+        if likeness is not None and " " in rest.strip():
+            final = with_likeness(final, likeness, numbers, rows)
+        ranked = sorted(final, key=lambda n: (-round(final[n], 6), rows[n].id))
         if preferred is not None:
             # A stable sort: those of the group named first, in their order.
             ranked.sort(key=lambda number: rows[number].group != preferred)
@@ -199,6 +216,29 @@ def qualified(query: str, among: Selection) -> tuple[str | None, str]:
     before, colon, after = query.partition(":")
     group = among.groups.get("".join(words(before))) if colon and after.strip() else None
     return (group, after) if group is not None else (None, query)
+
+
+class Likeness(Protocol):
+    """How near entries are to a query in meaning; see `semantic.py`."""
+
+    def __getitem__(self, id: str) -> float: ...
+
+    def near(self) -> Iterable[str]: ...
+
+
+def with_likeness(
+    scores: Mapping[int, float],
+    likeness: Likeness,
+    numbers: Mapping[str, int],
+    rows: Mapping[int, Row],
+) -> dict[int, float]:
+    """Scores as shares of the best, and likeness added; with the nearest that no word found."""
+    best = max(scores.values(), default=1.0)
+    final = {n: score / best + max(likeness[rows[n].id], 0.0) for n, score in scores.items()}
+    near = (id for id in likeness.near() if id in numbers)
+    for id in islice(near, MOST_ALIKE):
+        final.setdefault(numbers[id], likeness[id])
+    return final
 
 
 class Lookup:
@@ -291,16 +331,15 @@ class Ranking:
             for concept in asked
         ]
 
-    def order(self, scores: dict[int, float]) -> list[int]:
-        """The best, in order. The long tail that shares a common word is left out."""
+    def scores(self, scores: Mapping[int, float]) -> dict[int, float]:
+        """Of the best. The long tail that shares a common word is left out."""
         rows = self._among.rows
         ahead = sorted(scores, key=lambda n: (-scores[n], rows[n].id))[:MOST_FOUND]
-        kept = [number for number in ahead if scores[number] >= TAIL * scores[ahead[0]]]
-        final = {
+        return {
             number: scores[number] * (1 + self._bonus(rows[number], place < COMPARED))
-            for place, number in enumerate(kept)
+            for place, number in enumerate(ahead)
+            if scores[number] >= TAIL * scores[ahead[0]]
         }
-        return sorted(final, key=lambda n: (-round(final[n], 9), rows[n].id))
 
     def _bonus(self, row: Row, compared: bool) -> float:
         bonus = self._named_so(row) if compared else 0.0

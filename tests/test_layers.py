@@ -40,6 +40,7 @@ LAYERS = [
         "ambient",
         "search",
         "query",
+        "semantic",
         "lexicon",
         "synonyms",
         "everyday",
