@@ -21,6 +21,8 @@ LONGEST_QUERY = 400
 
 MOST_WORDS = 24
 MOST_FORMS = 6
+CANDIDATES = 12
+"""Words that an unknown one may begin, of which the commonest are taken."""
 
 OTHER_WORD = 0.6
 """What a synonym counts against the word itself; each further one counts a little less."""
@@ -130,7 +132,8 @@ def others(meanings: Iterable[str], count: Count) -> tuple[Form, ...]:
 
 def guesses(word: str, vocabulary: Vocabulary, count: Count) -> Sequence[Form]:
     """What an unknown word probably stands for."""
-    if begun := likeliest(vocabulary.begun(word), count, 6):
+    candidates = sorted(vocabulary.begun(word), key=lambda each: (len(each), each))[:CANDIDATES]
+    if begun := likeliest(candidates, count, MOST_FORMS):
         return [Form((each,), BEGUN) for each in begun]
     for at in range(3, len(word) - 2):
         halves = word[:at], word[at:]

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Protocol
 
 from mcpproxy.lexicon import Vocabulary, name_words, stem, words
-from mcpproxy.query import LONGEST_QUERY, Concept, concepts
+from mcpproxy.query import LONGEST_QUERY, Concept, Form, concepts
 
 CREATE = """
 CREATE VIRTUAL TABLE entries USING fts5(
@@ -33,6 +33,7 @@ INSERT = (
     "INSERT INTO entries(rowid, name, title, lead, text, parameters, details, group_) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
+MATCH = "SELECT rowid, ? FROM entries WHERE entries MATCH ?"
 SELECT = "SELECT name, title, lead, text, parameters, details, group_ FROM entries WHERE rowid = ?"
 
 PLACES = (
@@ -45,8 +46,9 @@ PLACES = (
 
 COMMON = 0.05
 FEW, MANY = 20, 200
-"""A word that more than this share of the entries has in the first two places, and at least so many and
-at most so many, is not looked for in the others: it would tell nothing there."""
+"""A word that more than a share of the entries (but FEW at least, MANY at most) has in the first two places
+is not looked for in the others, nor one that more than MANY have in names anywhere else: it would tell
+nothing there."""
 
 ONE_WORD = 0.3
 """What an entry's score keeps when it has next to none of a query's other words."""
@@ -71,7 +73,7 @@ MOST_FOUND = 200
 MOST_ALIKE = 20
 """Entries that are near in meaning without having a word of the query."""
 
-COMPARED = 80
+COMPARED = 60
 """Of the best so many, the names are compared with the query."""
 
 
@@ -249,52 +251,51 @@ class Lookup:
         self.among = among
         self._size = len(among.rows)
         self._found: dict[str, dict[int, float]] = {}
+        self._rarity: dict[str, float] = {}
         self.weights: dict[Concept, float] = {}
         """How much each concept tells: the rarer the more."""
 
     def count(self, word: str) -> int:
         """How many entries have a word, in any of its forms."""
-        return len(self.word(word))
+        return len(self._places(word))
 
-    def word(self, word: str) -> dict[int, float]:
-        """The entries that have a word, and how much that tells."""
+    def _places(self, word: str) -> dict[int, float]:
+        """The entries that have a word, and what its place there counts."""
         if word not in self._found:
-            found = self._look(word)
-            rarity = math.log(1 + (self._size - len(found) + 0.5) / (len(found) + 0.5))
-            self._found[word] = {number: place * rarity for number, place in found.items()}
+            found = self._found[word] = self._look(word)
+            self._rarity[word] = math.log(1 + (self._size - len(found) + 0.5) / (len(found) + 0.5))
         return self._found[word]
 
     def _look(self, word: str) -> dict[int, float]:
         found: dict[int, float] = {}
         enough = min(max(COMMON * self._size, FEW), MANY)
         for columns, counts in PLACES:
-            if counts < 1 and len(found) > enough:
+            if len(found) > (enough if counts < 1 else MANY):
                 break
-            rows = self._db.execute(
-                "SELECT rowid FROM entries WHERE entries MATCH ?", (f'{{{columns}}} : "{word}"',)
-            ).fetchall()
-            found = {**dict.fromkeys((number for (number,) in rows), counts), **found}
+            more = dict(self._db.execute(MATCH, (counts, f'{{{columns}}} : "{word}"')))
             if not self.among.whole:
-                found = {n: counts for n, counts in found.items() if n in self.among.rows}
+                more = {n: counts for n in more.keys() & self.among.rows.keys()}
+            found = more | found
         return found
 
     def concept(self, concept: Concept) -> dict[int, float]:
-        first = concept.forms[0]
-        found = {n: score * first.factor for n, score in self._form(first.words).items()}
+        found = self._form(concept.forms[0])
         for form in concept.forms[1:]:
-            for number, score in self._form(form.words).items():
-                score *= form.factor
+            for number, score in self._form(form).items():
                 if score > found.get(number, 0.0):
                     found[number] = score
         return found
 
-    def _form(self, together: Sequence[str]) -> dict[int, float]:
-        """The entries that have all of the words."""
-        if len(together) == 1:
-            return self.word(together[0])
-        each = [self.word(word) for word in together]
-        everywhere = set.intersection(*map(set, each))
-        return {number: sum(one[number] for one in each) / len(each) for number in everywhere}
+    def _form(self, form: Form) -> dict[int, float]:
+        """The entries that have all words of a form, and how much that tells."""
+        each = [self._places(word) for word in form.words]
+        tells = [self._rarity[word] * form.factor / len(each) for word in form.words]
+        if len(each) == 1:
+            return {number: place * tells[0] for number, place in each[0].items()}
+        return {
+            number: sum(one[number] * tell for one, tell in zip(each, tells, strict=True))
+            for number in set.intersection(*map(set, each))
+        }
 
     def scores(self, asked: Sequence[Concept]) -> dict[int, float]:
         """The best entries' scores: how well each has the concepts, times how many of them it has."""
