@@ -274,7 +274,7 @@ class Lookup:
                 break
             more = dict(self._db.execute(MATCH, (counts, f'{{{columns}}} : "{word}"')))
             if not self.among.whole:
-                more = {n: counts for n in more.keys() & self.among.rows.keys()}
+                more = dict.fromkeys(more.keys() & self.among.rows.keys(), counts)
             found = more | found
         return found
 
