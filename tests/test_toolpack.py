@@ -365,7 +365,7 @@ async def test_tools_come_change_and_go_with_their_files(root):
         (root / "one.tool.yaml").unlink()
         await until(lambda: names() == [])
         assert set(pack.told) == {"tools"}
-        assert any("two.tool.yaml:2: kind" in line for line in pack.said)
+        assert sum("two.tool.yaml:2: kind" in line for line in pack.said) == 1
         put(root, "prompts/REGISTRY.yaml", "a: {b: [1]}")
         put(root, "prompts/packs/a/b.v1.md", "x")
         put(root, "prompts/packs/a/b.spec.yaml", "type: object")

@@ -260,3 +260,63 @@ def test_a_schema_of_any_depth_ends(root):
 def test_a_pack_that_is_not_there_is_a_fault(root):
     os.rmdir(root)
     assert faults(root) == [f"{root}: there is no such directory"]
+
+
+# ── the guide ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_examples_of_the_guide_are_read_as_they_stand(root):
+    put(root, "tools/example/markdown.tool.yaml", """\
+        id: markdown
+        kind: python
+        entry: tools.example.markdown:run
+        deterministic: true
+        timeoutMs: 1000
+        schema:
+          input:
+            $ref: ./markdown.input.schema.json
+          output:
+            $ref: ./markdown.output.schema.json
+    """)  # fmt: skip
+    put(root, "tools/example/http_echo.tool.yaml", """\
+        id: http_echo
+        kind: http
+        entry: https://example.com/{{input.path}}
+        headers:
+          X-Token: "{{input.token}}"
+        deterministic: true
+        templating:
+          cacheKey: "{{input.path}}"
+        schema:
+          input:
+            $ref: ./http_echo.input.schema.json
+          output:
+            $ref: ./http_echo.output.schema.json
+    """)  # fmt: skip
+    put(root, "tools/example/node_echo.tool.yaml", """\
+        id: node_echo
+        kind: node
+        entry:
+          - tools/example/node_echo.mjs
+          - "{{input.prefix}}"
+        deterministic: true
+        schema:
+          input:
+            $ref: ./node_echo.input.schema.json
+          output:
+            $ref: ./node_echo.output.schema.json
+    """)  # fmt: skip
+    for name in ("markdown", "http_echo", "node_echo"):
+        for way in ("input", "output"):
+            put(root, f"tools/example/{name}.{way}.schema.json", '{"type": "object"}')
+    put(root, "tools/example/markdown.py", "def run(payload): ...")
+    put(root, "tools/example/node_echo.mjs", "")
+    put(root, "prompts/REGISTRY.yaml", "writing:\n  sectioned_draft:\n    - 3\n")
+    put(root, "prompts/packs/writing/sectioned_draft.v3.md", "# Sectioned Draft v3\n\nWrite.\n")
+    put(root, "prompts/packs/writing/sectioned_draft.spec.yaml", "type: object\n")
+    node = put(root.parent, "bin/node", "#!/bin/sh\n")
+    node.chmod(0o755)
+    found = reading.read(root, {"PATH": str(node.parent)})
+    assert found.faults == ()
+    assert set(found.tools) == {"markdown", "http_echo", "node_echo"}
+    assert set(found.prompts) == {"writing.sectioned_draft@3", "writing.sectioned_draft"}

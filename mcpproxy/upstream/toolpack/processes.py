@@ -20,8 +20,8 @@ import anyio.abc
 from mcpproxy.upstream.stdio import guarded, outcome
 from mcpproxy.upstream.toolpack.failure import Failure
 
-AFTERMATH = 0.2
-"""Seconds in which the output of a program that ended is still read, if others hold its pipes open."""
+AFTERMATH = 0.5
+"""Seconds without output after which a program that ended is done, if others hold its pipes open."""
 KILLED = 5.0
 """Seconds for a killed process to be gone."""
 LAST_LINES = 3
@@ -68,7 +68,7 @@ async def run(
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_feed, process, given)
-            tasks.start_soon(_watch, process, tasks.cancel_scope)
+            tasks.start_soon(_watch, process, output, tasks.cancel_scope)
             async with anyio.create_task_group() as reading:
                 reading.start_soon(_listen, process, last, note)
                 await _collect(process, output, largest)
@@ -93,10 +93,13 @@ async def _feed(process: anyio.abc.Process, given: bytes) -> None:
         await process.stdin.aclose()
 
 
-async def _watch(process: anyio.abc.Process, scope: anyio.CancelScope) -> None:
+async def _watch(process: anyio.abc.Process, output: bytearray, scope: anyio.CancelScope) -> None:
     """End the reading with the process, though one that it left may hold its pipes open."""
     await process.wait()
-    await anyio.sleep(AFTERMATH)
+    size = -1
+    while size != len(output):
+        size = len(output)
+        await anyio.sleep(AFTERMATH)
     scope.cancel()
 
 

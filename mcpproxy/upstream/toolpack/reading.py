@@ -82,20 +82,19 @@ class Pack:
 def read(root: Path, environ: Mapping[str, str]) -> Pack:
     """Everything of a directory. `environ` is for its PATH, where programs are looked for."""
     root = root.resolve()
-    files, faults = [], []
+    faults = []
     signature = sign(root)
     if not root.is_dir():
         faults.append(Fault(str(root), None, "there is no such directory"))
     tools: dict[str, Tool] = {}
-    for path, _ in walk(root):
-        if path.name.endswith(SUFFIX):
-            files.append(path)
-    for path in files:
+    owners: dict[str, Path] = {}
+    for path in [path for path, _ in walk(root) if path.name.endswith(SUFFIX)]:
         try:
             tool = _tool(path, root, environ, signature)
-            if (before := tools.get(tool.file.id)) is not None:
-                raise Bad(f"there is another tool {before.file.id!r}, in a file before this one")
-            tools[tool.file.id] = tool
+            name = tool.file.id
+            if (owner := owners.setdefault(name, path)) != path:
+                raise Bad(f"there is another tool {name!r}, in {shown(owner, root)}")
+            tools[name] = tool
         except Bad as error:
             faults.append(Fault(shown(error.file or path, root), error.line, str(error)))
     found: dict[str, Prompt] = {}

@@ -18,6 +18,8 @@ from mcpproxy.upstream.toolpack.document import DEEPEST, Bad, load
 
 Json = dict[str, Any]
 
+VALUES = frozenset({"const", "default", "enum", "examples"})
+"""Keywords whose values are no schemas."""
 SHOWN = 3
 """Violations that a message names."""
 
@@ -81,6 +83,8 @@ class Bundle:
         for key, value in part.items():
             if key == "$ref" and isinstance(value, str):
                 found[key] = self._pointer(value, file, base)
+            elif key in VALUES:
+                found[key] = value
             elif key != "$id" or not isinstance(value, str):  # it would be another base for $ref
                 found[key] = self._taken(value, file, base, depth + 1)
         return found
@@ -90,7 +94,7 @@ class Bundle:
         if fragment and not fragment.startswith("/"):
             raise Bad(f"$ref {ref!r}: a part of a file is named as #/$defs/name", file=file)
         if not place:
-            return f"#{base}{fragment}" or "#"
+            return f"#{base}{fragment}"
         target = self._file(place, file)
         name = self.files.get(target)
         if name is None or name not in self._definitions:

@@ -45,6 +45,10 @@ DEBOUNCE_MS = 200
 """Longest time in which changes are taken together; 50 ms without one end it."""
 LOOK_MS = 5000
 """Between looks at the files where nobody tells us of changes, as on some network file systems."""
+MOST_ARGUMENTS = 256 * 2**10
+"""Bytes of a prompt's arguments."""
+LARGE = 8 * 2**10
+"""Bytes of an input for which templates are rendered in a thread: nobody else is to wait for that."""
 
 
 class PackSource(Source):
@@ -67,14 +71,15 @@ class PackSource(Source):
         self.become(pack)
 
     def become(self, pack: Pack) -> None:
-        """Go by what was read, and say what couldn't be used."""
+        """Go by what was read, and say what can't be used and wasn't said before."""
         self.pack = pack
-        for fault in pack.faults:
-            logger.warning(
-                "server '%s': %s; it is left out until that is mended", self._name, fault
-            )
-        if pack.faults:
-            self._note([f"left out: {fault}" for fault in pack.faults])
+        faults = [str(fault) for fault in pack.faults]
+        news = [text for text in faults if text not in self._said]
+        self._said = frozenset(faults)
+        for text in news:
+            logger.warning("server '%s': %s; it is left out until that is mended", self._name, text)
+        if news:
+            self._note([f"left out: {text}" for text in news])
         for tool in pack.tools.values():
             for variable in tool.file.env:
                 if variable not in INHERITED and (value := self.environ.get(variable)):
@@ -92,8 +97,10 @@ class PackSource(Source):
         found = self.pack.prompts.get(name)
         if found is None:
             raise inside.Unfit(f"there is no prompt {name[:100]!r}; prompts/list has them all")
+        if len(wire(arguments)) > MOST_ARGUMENTS:
+            raise inside.Unfit(f"the arguments have more than {MOST_ARGUMENTS >> 10} KiB")
         try:
-            return found.get(arguments)
+            return await anyio.to_thread.run_sync(found.get, arguments)
         except templating.Unfit as error:
             raise inside.Unfit(str(error)) from error
 
@@ -126,8 +133,10 @@ class PackSource(Source):
         values = {"input": arguments, "request": arguments}
         env = {n: v for n in tool.file.env if (v := self.environ.get(n)) is not None}
         try:
-            planned = _planned(tool, values, env, given)
-            key = _key(tool, values, given)
+            if len(given) > LARGE:
+                planned, key = await anyio.to_thread.run_sync(_rendered, tool, values, env, given)
+            else:
+                planned, key = _rendered(tool, values, env, given)
         except templating.Unfit as error:
             raise Failure("EINVAL", str(error)) from error
         if not tool.file.deterministic:
@@ -163,21 +172,19 @@ class PackSource(Source):
         return data
 
 
-def _planned(
-    tool: Tool, values: Mapping[str, Any], env: Mapping[str, str], payload: bytes
-) -> list[str] | Request:
-    """What is to be done for one request. Raises `Unfit`."""
+def _rendered(
+    tool: Tool, values: Mapping[str, Any], env: Mapping[str, str], given: bytes
+) -> tuple[list[str] | Request, str]:
+    """What is to be done for one request, and what stands for its input. Raises `Unfit`."""
+    planned: list[str] | Request
     if isinstance(tool.work, Command):
-        return tool.work.line(values)
-    return tool.work.request(values, env, payload)
-
-
-def _key(tool: Tool, values: Mapping[str, Any], given: bytes) -> str:
-    """What stands for the input. Raises `Unfit`."""
+        planned = tool.work.line(values)
+    else:
+        planned = tool.work.request(values, env, given)
     if tool.cache_key is None:
-        return given.decode()
+        return planned, given.decode()
     try:
-        return tool.cache_key.render(values)
+        return planned, tool.cache_key.render(values)
     except templating.Unfit as error:
         raise templating.Unfit(f"templating.cacheKey: {error}") from error
 
@@ -233,10 +240,8 @@ async def _watch(source: PackSource, root: Path, announce: Announce) -> None:
                     yield_on_timeout=True, recursive=True, stop_event=stop,
                 ):  # fmt: skip
                     await _look(source, root, announce)
-            except (
-                OSError,
-                RuntimeError,
-            ) as error:  # the directory is away, or there are no more watches
+            except (OSError, RuntimeError) as error:
+                # the directory is away for a while, or the system has no more watches
                 if said != str(error):
                     said = str(error)
                     logger.info("%s is looked at every %g s: %s", root, LOOK_MS / 1000, error)
