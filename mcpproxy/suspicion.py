@@ -104,7 +104,7 @@ ORDERS = [
         (r"\b(?:new|updated|real|actual|true|additional|secret|hidden) (?:system )?(?:instructions?|directives?|orders)\s*(?::|for (?:the )?(?:ai|assistant|model|agent|llm))", "it claims to be a model's instructions"),
         (r"\b(?:your|the) system prompt\b", "it speaks of the system prompt"),
         (r"\b(?:attention|note|message|warning|instructions?)\b[^.\n]{0,10}\b(?:to|for) (?:the |all |any )?(?:ai|llm|language model|assistant|agent|claude|gpt|chatgpt|gemini|copilot)s?\b\s*[:!-]", "it speaks to a model rather than of a tool"),
-        (r"\b(?:otherwise|or else|failing to|if you (?:do not|don't|fail)|without this)\b[^.\n]{0,60}\b(?:application|system|everything|app|server|tool|task)?\s*\b(?:will (?:crash|fail|break|be (?:deleted|lost|terminated))|crashes|people (?:will )?die|be (?:shut down|punished|terminated))\b", "it threatens"),
+        (r"\b(?:otherwise|or else|failing to|if you (?:do not|don't|fail)|without this)\b[^.\n]{0,60}\b(?:application|system|everything|app|server|tool|task)?\s*\b(?:will (?:crash|be (?:deleted|lost|terminated))|crashes|people (?:will )?die|be (?:shut down|punished|terminated))\b", "it threatens"),
     )
 ]  # fmt: skip
 
@@ -116,7 +116,7 @@ SECRETS = [
         (r"\b(?:read|open|load|cat|fetch|get|send|include|attach|upload|copy|pass)\b[^.\n]{0,50}(?:(?<![\w.])\.env\b|\bprivate keys?\b|\bkeychain\b|\bbrowser (?:cookies|passwords)|\bwallet\.dat\b|\bseed phrase)", "it asks for secrets"),
         (r"\b(?:send|include|pass|provide|put|append|attach|share|forward|exfiltrate|leak|collect|gather)\b[^.\n]{0,40}\b(?:user'?s|their|your|all|any|the system'?s|environment|stored|saved)\b[^.\n]{0,25}\b(?:passwords?|credentials?|api[ _-]?keys?|access tokens?|secrets?|environment variables?|cookies|credit card)", "it asks for secrets"),
         (r"\b(?:full|entire|whole|complete|all|previous|current|prior)\b[^.\n]{0,15}\b(?:conversation|chat|message)s?\b[^.\n]{0,12}\b(?:history|log|transcript|context|so far|verbatim)\b", "it asks for the conversation"),
-        (r"\b(?:contents?|text) of\b[^.\n]{0,40}\b(?:as|in|into|to|through|via|with)\b[^.\n]{0,15}\b(?:this|the|a|its|'\w+'|`\w+`|\"\w+\")\s*\w*\s*(?:parameter|argument|field|note|sidenote|param)\b", "it wants a file's contents passed along"),
+        (r"\b(?:contents?|text) of\b[^.\n]{0,40}\b(?:as|in|into|to|through|via|with)\b[^.\n]{0,15}(?:\bthis\b|the\b|a\b|its\b|'\w+'|`\w+`|\"\w+\")\s*\w*\s*(?:parameter|argument|field|note|sidenote|param)\b", "it wants a file's contents passed along"),
     )
 ]  # fmt: skip
 
@@ -126,15 +126,16 @@ UNSEEN = [
         (r"<!--.{0,2000}?(?:-->|$)", "comment", "an HTML comment is not shown to people who read the page"),
         (r"<[a-z]+\b[^>]{0,200}\b(?:display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|opacity\s*:\s*0\b|hidden\b)[^>]{0,200}>", "comment", "markup that is not shown"),
         (r"!\[[^\]\n]{0,200}\]\(\s*https?://[^)\s]{0,400}[?&][^)\s]*=", "link", "an image whose address can carry data away"),
-        (r"(?:\r?\n[ \t]*){30,}\S|[ \t\u00a0]{120,}\S", "blank", "much blank space, which pushes what follows out of sight"),
     )
 ]  # fmt: skip
+BLANK = re.compile(r"\s{30,}")
 BLOB = re.compile(r"(?<![\w/+.:-])(?:[A-Za-z0-9+/]{80,}={0,2}|[A-Za-z0-9_-]{100,})(?![\w/+])")
 DATA = re.compile(r"\bdata:[\w.+-]+/[\w.+-]+;base64,[A-Za-z0-9+/=]{40,}")
 DULL = re.compile(r"\$(?:schema|ref|id|anchor)$")
 """Members of a schema that nobody reads."""
-WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.:/-]{1,2}[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
-"""What is spelled as names of tools are and as words of English are not."""
+WORD = re.compile(r"[A-Za-z0-9]+(?:[_.:/-]{1,2}[A-Za-z0-9]+)*")
+NAME = re.compile(r"[_.:/-]|[a-z][A-Z]")
+"""What names of tools have in them and words of English haven't."""
 
 
 def inspect_text(where: str, text: str, elsewhere: Mapping[str, str]) -> Iterator[Finding]:
@@ -153,6 +154,11 @@ def inspect_text(where: str, text: str, elsewhere: Mapping[str, str]) -> Iterato
     for pattern, kind, why in UNSEEN:
         if match := pattern.search(text):
             yield Finding(kind, where, _around(text, *match.span()), why)
+    for match in BLANK.finditer(text):
+        if match.end() < len(text) and (len(match[0]) >= 120 or match[0].count("\n") >= 30):
+            why = "much blank space, which pushes what follows out of sight"
+            yield Finding("blank space", where, _around(text, match.end() - 1, match.end()), why)
+            break
     for match in (BLOB.search(text), DATA.search(text)):
         if match and (match.re is DATA or _mixed(match[0])):
             why = "a block of encoded data, which people can't read"
@@ -164,8 +170,9 @@ def inspect_text(where: str, text: str, elsewhere: Mapping[str, str]) -> Iterato
 def _references(where: str, text: str, elsewhere: Mapping[str, str]) -> Iterator[Finding]:
     told: set[str] = set()
     for match in WORD.finditer(text):
-        if (server := elsewhere.get(match[0])) is not None and match[0] not in told:
-            told.add(match[0])
+        name = match[0]
+        if (server := elsewhere.get(name)) is not None and NAME.search(name) and name not in told:
+            told.add(name)
             why = f"it speaks of a tool of another server ({server})"
             yield Finding("another tool", where, _around(text, *match.span()), why)
 

@@ -18,6 +18,8 @@ from mcpproxy.baseline import Baseline
 from mcpproxy.catalog import Server, Tool
 from mcpproxy.daemon import Daemon
 from mcpproxy.errors import Refused, SettingsError
+from mcpproxy.journal.changes import MOST_NAMES
+from mcpproxy.journal.records import text
 from mcpproxy.settings import ServerSettings
 
 logger = logging.getLogger(__name__)
@@ -46,10 +48,13 @@ class Trust:
         decided = await anyio.to_thread.run_sync(self._baseline.details, name)
         record = self._baseline.record(name)
         others = inspection.elsewhere(seen, self._daemon.fleet.catalog)
-        tools = [
-            inspection.tool_report(tool, record, decided.get(tool.name), others)
-            for tool in seen.tools.values()
-        ]
+
+        def tools() -> list[Json]:
+            return [
+                inspection.tool_report(tool, record, decided.get(tool.name), others)
+                for tool in seen.tools.values()
+            ]
+
         at, by = self._baseline.stamp(name) or (None, None)
         return {
             "name": name,
@@ -57,7 +62,7 @@ class Trust:
             "decided_at": None if at is None else inspection.stamp(at),
             "decided_by": by,
             "instructions": inspection.instructions_report(seen, record),
-            "tools": tools,
+            "tools": await anyio.to_thread.run_sync(tools),
             "not_listed": [tool for tool in decided if tool not in seen.tools],
             "approve": approvals.command("approve", name),
         }
@@ -167,14 +172,25 @@ class Trust:
     ) -> Json:
         fleet = self._daemon.fleet
         fleet.reconsider()
-        what = f"{len(tools)} tools of server '{name}'" if tools else f"server '{name}'"
-        logger.info("%s: %s by %s", what, verb, by)
+        listed = [tool.name for tool in tools]
+        logger.info("server '%s': %s by %s: %d tools", name, verb, by, len(listed))
+        self._daemon.journal.record(
+            "approval",
+            "ok",
+            code=verb.upper(),
+            server=name,
+            caller=by,
+            detail={
+                "tools": [text(tool, 256) for tool in listed[:MOST_NAMES]],
+                "count": len(listed),
+            },
+        )
         await self._flush()
         seen = fleet.catalog.servers[name]
         return {
             "name": name,
             "state": seen.state,
-            "approved": [tool.name for tool in tools] if verb == "approved" else [],
+            "approved": listed if verb == "approved" else [],
             "waiting": [one for one, held in seen.held.items() if held.why != "blocked"],
             "blocked": self._blocked(name),
             "changed_since_inspected": list(stale),

@@ -34,7 +34,8 @@ def changes(before: Catalog, after: Catalog) -> Iterator[dict[str, Any]]:
         old = before.servers.get(name)
         if server.state not in ("connecting", old.state if old else None):
             yield state(name, server.state, old.state if old else None, server)
-        if old is not None and old.tools and server.tools and old.tools != server.tools:
+        known = old is not None and (old.tools or old.held) and (server.tools or server.held)
+        if old is not None and known and (old.tools, old.held) != (server.tools, server.held):
             yield from tools(old, server)
 
 
@@ -49,10 +50,11 @@ def state(name: str, now: str, before: str | None, server: Server | None = None)
 
 
 def tools(old: Server, new: Server) -> Iterator[dict[str, Any]]:
-    """Which tools came, went, or say something else of themselves now."""
+    """Which tools came, went, are held back, or say something else of themselves now."""
     named = {
         "added": [name for name in new.tools if name not in old.tools],
-        "removed": [name for name in old.tools if name not in new.tools],
+        "removed": [name for name in old.tools if name not in new.tools and name not in new.held],
+        "held": [name for name in new.held if name not in old.held],
         "changed": [
             name
             for name, tool in new.tools.items()
