@@ -111,6 +111,7 @@ def kinds(text, **more):
     return [found.kind for found in inspect_text("description", text, more.get("tools", ELSEWHERE))]
 
 
+@pytest.mark.threat("A3")
 @pytest.mark.parametrize(("kind", "text"), ATTACKS, ids=range(len(ATTACKS)))
 def test_an_attack_is_pointed_out(kind, text):
     assert kind in kinds(text)
@@ -153,5 +154,6 @@ def test_a_long_text_takes_no_time():
         list(inspect_text("description", text, ELSEWHERE))
 
 
+@pytest.mark.threat("A3")
 def test_what_a_terminal_would_obey_is_shown_by_its_number():
     assert visible("a\x1b[2J\r\u202e\nä") == "a<U+001B>[2J<U+000D><U+202E>\nä"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import anyio
 import pytest
@@ -37,7 +39,7 @@ class Watched:
                 await anyio.lowlevel.checkpoint()
 
 
-@pytest.mark.threat("A1", "A2")
+@pytest.mark.threat("A1", "A2", "A3")
 async def test_a_changed_tool_and_an_added_server_wait_and_no_agent_lets_them_in():
     with home(mcpServers=[{**STUB, "name": "old"}]) as place, place.serving() as serving:
         async with over_http(serving, "legacy", "/mcp/all") as client:
@@ -116,3 +118,22 @@ async def a_tool_changes(agent):
     assert wrong.status == 404 and "did you mean 'add'" in wrong.text
     anonymous = agent.serving.ask("POST", f"{SERVERS}/old/approve", {}, **{"X-API-Key": "x" + KEY})
     assert anonymous.status == 401
+
+
+def test_the_commands_of_the_page_work_without_a_daemon(monkeypatch):
+    monkeypatch.setattr(
+        "mcpproxy.serve.set_up_logs", lambda *_: None
+    )  # the logs are the tests' here
+    page = (Path(__file__).parents[1] / "docs" / "access.md").read_text(encoding="utf-8")
+    section = re.split(r"^## ", page, flags=re.MULTILINE)
+    section = next(part for part in section if part.startswith("Approvals"))
+    commands = re.search(r"```sh\n(.*?)```", section, re.DOTALL)[1].replace("convert_time", "ping")
+    with home(mcpServers=[{**STUB, "name": "time", "quarantined": True}]) as place:
+        said = [place.invoke(*line.split()[1:]) for line in commands.splitlines()]
+        assert [done.exit_code for done in said] == [0] * 5, [done.output for done in said]
+        assert "33 tools, 33 not approved, 0 things to look at" in said[0].stdout
+        assert "echo" in said[1].stdout and '"quarantined"' not in place.config.read_text("utf-8")
+        assert said[3].stdout == "blocked ping; it is lazy\n  blocked: ping\n"
+        assert said[4].stdout.startswith("blocked time; it is blocked")
+        unknown = place.invoke("upstream", "inspect", "tim")
+        assert unknown.exit_code == 2 and "did you mean 'time'" in unknown.stderr

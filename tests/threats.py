@@ -198,16 +198,19 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_fleet::test_no_process_is_left_when_the_fleet_has_closed",
         "test_fleet::test_a_child_dies_with_a_daemon_that_is_killed",
     ),
+    # a server or an entry that nobody has approved
     "A1": (
         "test_approvals::test_any_history_shows_exactly_what_was_approved",
         "test_approvals::test_each_part_that_a_model_goes_by_makes_another_tool",
         "test_approvals::test_instructions_that_change_wait_as_well",
         "test_baseline::test_a_tool_that_changes_or_is_new_is_held_until_it_is_approved",
         "test_baseline::test_records_that_cannot_be_read_trust_nobody",
+        "test_trust::test_a_changed_tool_and_an_added_server_wait_and_no_agent_lets_them_in",
     ),
     "A2": (
         "test_approvals::test_who_is_let_in",
         "test_baseline::test_a_server_in_quarantine_runs_for_an_inspection_alone",
+        "test_trust::test_a_changed_tool_and_an_added_server_wait_and_no_agent_lets_them_in",
     ),
     # tools from files
     "P1": (
@@ -247,5 +250,10 @@ THREATS: dict[str, tuple[str, ...]] = {
     "P7": (
         "test_toolpack::test_nothing_is_left_of_a_program_that_takes_too_long_ends_or_is_cancelled",
         "test_toolpack::test_a_flood_on_stderr_is_cut_and_one_on_stdout_ends_the_program",
+    ),
+    "A3": (
+        "test_suspicion::test_an_attack_is_pointed_out",
+        "test_suspicion::test_what_a_terminal_would_obey_is_shown_by_its_number",
+        "test_trust::test_a_changed_tool_and_an_added_server_wait_and_no_agent_lets_them_in",
     ),
 }
