@@ -187,6 +187,7 @@ def serve_echo(descriptor: int) -> None:
     """Read the body, answer with it; and speak just enough MCP to answer a modern client."""
     import uvloop
 
+    from mcpproxy.connections import Limited
     from mcpproxy.serve import server
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -206,7 +207,7 @@ def serve_echo(descriptor: int) -> None:
 
     listener = socket.socket(fileno=descriptor)
     listener.setblocking(False)
-    uvloop.run(server(app).serve(sockets=[listener]))
+    uvloop.run(server(app, Limited).serve(sockets=[listener]))
 
 
 def mcp_answer(message: dict[str, Any]) -> dict[str, Any]:
@@ -246,7 +247,7 @@ class Client:
     """One connection, kept; requests one after another."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> Client:
