@@ -29,7 +29,7 @@ from mcpproxy.sandbox.frames import BadFrame
 from mcpproxy.sandbox.memory import give_back
 from mcpproxy.sandbox.pool import Pool, Vm
 from mcpproxy.sandbox.typescript import Transformer
-from mcpproxy.sandbox.worker import OUT_OF_MEMORY, unfenced
+from mcpproxy.sandbox.worker import JOB, OUT_OF_MEMORY, order, plain, unfenced
 from mcpproxy.script import (
     Answer,
     Call,
@@ -51,6 +51,8 @@ Progress = Callable[[int, str], Awaitable[None]]
 SIGSYS, SIGXCPU = 31, 24
 MUCH_BYTES = 16 * 2**20
 """Having passed on more than this for one script, the daemon gives memory back."""
+SHORT = 2**16
+"""Characters of a source that is looked at here; the VM looks at longer ones."""
 FRAMES_AT_ONCE = 32
 """After so many frames of one script it is the others' turn."""
 JOINING_SECONDS = 5.0
@@ -197,22 +199,28 @@ class Execution:
     async def _job(self) -> bytes:
         request = self._request
         source = unfenced(request.source)
+        typed = request.language == "typescript"
         compiled, refused = None, None
-        if request.language == "typescript":
+        if typed:
             done = await self._transformer.transform(source)
             compiled, refused = done.text, done.refusal
-        # ASCII, so that whatever a JSON string may hold arrives.
-        return json.dumps(
-            {
-                "source": source,
-                "language": request.language,
-                "compiled": compiled,
-                "refusal": refused,
-                "input": request.input,
-                "memory_bytes": self._limits.memory_mb * 2**20,
-                "max_result_bytes": self._limits.max_result_bytes,
-            }
-        ).encode()
+        ready = not typed and len(source) <= SHORT and plain(source)
+        text = (
+            order(source, "plain", request.input)
+            if ready
+            # ASCII, so that whatever a JSON string may hold arrives.
+            else json.dumps(
+                {
+                    "source": source,
+                    "language": request.language,
+                    "compiled": compiled,
+                    "refusal": refused,
+                    "input": request.input,
+                }
+            )
+        )
+        memory = self._limits.memory_mb * 2**20
+        return JOB.pack(ready, memory, self._limits.max_result_bytes) + text.encode()
 
     def _do(self, command: Command, vm: Vm, tasks: anyio.abc.TaskGroup) -> None:
         match command:

@@ -47,7 +47,7 @@ async def test_a_vm_that_tries_is_stopped(seen, act):
 
 @pytest.mark.threat("S5")
 async def test_every_layer_is_in_force(pool):
-    assert pool.layers == {"no_new_privs": True, "landlock": True}
+    assert pool.layers == {"not dumpable": True, "no_new_privs": True, "landlock": True}
 
 
 @asynccontextmanager

@@ -9,20 +9,12 @@ import pytest
 
 from mcpproxy.errors import PoolBusy
 from mcpproxy.sandbox.pool import open_pool
-
-JOB = {
-    "language": "javascript",
-    "compiled": None,
-    "refusal": None,
-    "input": {},
-    "memory_bytes": 64 * 2**20,
-    "max_result_bytes": 2**20,
-}
+from mcpproxy.sandbox.worker import JOB, order
 
 
 async def run(pool, source):
     async with pool.vm(10) as vm:
-        vm.post(json.dumps({**JOB, "source": source}).encode())
+        vm.post(JOB.pack(True, 64 * 2**20, 2**20) + order(source, "plain", {}).encode())
         return json.loads((await vm.receive())[-1])
 
 
@@ -36,13 +28,13 @@ async def test_vms_run_and_are_confined(forks):
 
 @pytest.mark.req("REQ-POOL-02")
 async def test_who_came_first_is_served_first():
-    order = []
+    served = []
     async with open_pool(1, 64) as pool:
 
         async def wait(name, *, task_status):
             task_status.started()
             async with pool.vm(10):
-                order.append(name)
+                served.append(name)
 
         async with anyio.create_task_group() as tasks:
             async with pool.vm(10):
@@ -50,7 +42,7 @@ async def test_who_came_first_is_served_first():
                     await tasks.start(wait, name)
                     while pool.waiting < n:
                         await anyio.lowlevel.checkpoint()
-    assert order == ["a", "b", "c"]
+    assert served == ["a", "b", "c"]
 
 
 async def test_who_gives_up_leaves_the_line_to_the_others():

@@ -36,16 +36,10 @@ json_values = st.recursive(
     ),
     max_leaves=8,
 )
-orders = st.fixed_dictionaries(
-    {},
-    optional={
-        "do": st.sampled_from(["fork", "kill", "exec", "ready", "", "FORK"]) | json_values,
-        "id": st.integers(-3, 3) | st.sampled_from([2**70, -1, True, 1.0]) | json_values,
-        "probe": json_values,
-        "pid": st.integers(1, 3) | json_values,
-        "command": json_values,
-    },
+words = st.sampled_from(
+    [b"fork", b"kill", b"probe", b"FORK", b"1", b"-1", b"007", b"9" * 40, b"\xb2", b""]
 )
+orders = st.lists(words | st.binary(max_size=6), max_size=4).map(b" ".join)
 
 
 class Server:
@@ -75,9 +69,8 @@ class Server:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                order = {"do": "fork", "id": self._number, "probe": None}
-                self.send(json.dumps(order).encode(), (theirs.fileno(),))
-            self.send(json.dumps({"do": "kill", "id": self._number}).encode())
+                self.send(b"fork %d" % self._number, (theirs.fileno(),))
+            self.send(b"kill %d" % self._number)
             said = [self.event()]
             while said[-1].get("id") != self._number or "status" not in said[-1]:
                 said.append(self.event())
@@ -114,18 +107,9 @@ def server():
 
 
 @pytest.mark.threat("S12")
-@given(st.lists(json_values | orders, min_size=1, max_size=6))
-@settings(max_examples=40, deadline=None)
-def test_any_json_without_a_socket_makes_the_fork_server_do_nothing(server, sent):
-    for each in sent:
-        server.send(json.dumps(each).encode())
-    assert server.answers() == []
-
-
-@pytest.mark.threat("S12")
-@given(st.lists(st.binary(max_size=60), min_size=1, max_size=6))
-@settings(max_examples=40, deadline=None)
-def test_any_bytes_in_a_frame_make_the_fork_server_do_nothing(server, sent):
+@given(st.lists(orders | st.binary(max_size=60), min_size=1, max_size=6))
+@settings(max_examples=60)
+def test_anything_without_a_socket_makes_the_fork_server_do_nothing(server, sent):
     for each in sent:
         server.send(each)
     assert server.answers() == []
@@ -133,23 +117,24 @@ def test_any_bytes_in_a_frame_make_the_fork_server_do_nothing(server, sent):
 
 @pytest.mark.threat("S12")
 @pytest.mark.parametrize(
-    "text", [b"[" * 60_000, b"9" * 5_000, b'"\\ud800"', b"\xff\xfe", b"\0[\0]", b"", b"NaN"]
+    "text", [b"[" * 60_000, b"kill " + b"9" * 5_000, b"kill \xff\xfe", b"\0[\0]", b""]
 )
-def test_hostile_json_makes_the_fork_server_do_nothing(server, text):
+def test_hostile_text_makes_the_fork_server_do_nothing(server, text):
     server.send(text)
     assert server.answers() == []
 
 
 @pytest.mark.threat("S12")
 @given(orders)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_socket_with_an_odd_order_is_closed_and_not_given_to_the_next_vm(server, order):
-    if order.get("do") == "fork" and isinstance(order.get("id"), int):
+    verb, _, rest = order.partition(b" ")
+    if verb in (b"fork", b"probe") and rest.partition(b" ")[0].isdigit():
         return
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
-            server.send(json.dumps(order).encode(), (theirs.fileno(),))
+            server.send(order, (theirs.fileno(),))
         assert server.answers() == []
         ours.settimeout(10)
         assert ours.recv(1) == b""

@@ -126,8 +126,17 @@ class Confinement:
         self.layers: dict[str, bool] = {}
         """Which layers are in force in this process."""
 
-    def enter_jail(self) -> None:
-        """What the fork server takes on for itself and all its children: it needs no file any more."""
+    def enter_jail(self, memory_bytes: int) -> None:
+        """What the fork server takes on for itself and all its children: it needs no file any more.
+
+        `memory_bytes` is what a VM may map beyond what is mapped already.
+        """
+        _lower(
+            RLIMIT_AS=mapped_bytes() + memory_bytes if self._linux else None,
+            RLIMIT_CORE=0,
+            RLIMIT_FSIZE=0,
+        )
+        self.layers["not dumpable"] = self._prctl(PR_SET_DUMPABLE, 0) == 0
         self.layers["no_new_privs"] = self._prctl(PR_SET_NO_NEW_PRIVS, 1) == 0
         self.layers["landlock"] = self.layers["no_new_privs"] and self._landlock()
 
@@ -136,30 +145,14 @@ class Confinement:
         if self._prctl(PR_SET_PDEATHSIG, signal.SIGKILL) == 0 and os.getppid() != parent:
             os._exit(0)  # it ended before the call above
 
-    def limit(self, memory_bytes: int) -> None:
-        """Resource limits of a VM; `memory_bytes` counts from what the process has mapped already."""
-        limits = {
-            "RLIMIT_AS": mapped_bytes() + memory_bytes,
-            "RLIMIT_CPU": MAX_CPU_SECONDS,
-            "RLIMIT_CORE": 0,
-            "RLIMIT_FSIZE": 0,
-            "RLIMIT_NPROC": 0,
-            "RLIMIT_NOFILE": 4,
-        }
-        for name, value in limits.items():
-            kind = getattr(resource, name, None)
-            if kind is not None and (name != "RLIMIT_AS" or self._linux):
-                resource.setrlimit(kind, (value, value))
-        self.layers["resource limits"] = True
+    def limit(self) -> None:
+        """The resource limits that only a VM can have."""
+        _lower(RLIMIT_CPU=MAX_CPU_SECONDS, RLIMIT_NPROC=0, RLIMIT_NOFILE=4)
 
     def seal(self) -> None:
         """The last step: from here on any other system call is the end of the process."""
-        self.layers["not dumpable"] = self._prctl(PR_SET_DUMPABLE, 0) == 0
-        self.layers["seccomp"] = (
-            self._filter is not None
-            and self.layers.get("no_new_privs", False)
-            and self._prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(self._filter)) == 0
-        )
+        if self._filter is not None:
+            self._prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(self._filter))
 
     def _prctl(self, option: int, first: int, second: object = 0) -> int:
         return -1 if self._libc is None else int(self._libc.prctl(option, first, second, 0, 0))
@@ -181,6 +174,14 @@ class Confinement:
             return bool(self._libc.syscall(RESTRICT_SELF, ruleset, 0) == 0)
         finally:
             os.close(ruleset)
+
+
+def _lower(**limits: int | None) -> None:
+    """Set resource limits that can't be raised again; a system that lacks one goes without."""
+    for name, value in limits.items():
+        kind = getattr(resource, name, None)
+        if kind is not None and value is not None:
+            resource.setrlimit(kind, (value, value))
 
 
 _mapped = 0

@@ -178,12 +178,10 @@ class Pool:
         ours.setblocking(False)
         self._numbers += 1
         vm = Vm(self._numbers, ours)
-        order = {"do": "fork", "id": vm.number, "probe": act}
+        order = f"fork {vm.number}" if act is None else f"probe {vm.number} {act}"
         with theirs:
             try:
-                socket.send_fds(
-                    self._control, [frames.pack(json.dumps(order).encode())], [theirs.fileno()]
-                )
+                socket.send_fds(self._control, [frames.pack(order.encode())], [theirs.fileno()])
             except OSError as error:
                 ours.close()
                 raise WorkerError(f"no VM could be made: {error}") from error
@@ -193,12 +191,12 @@ class Pool:
     def _kill(self, vm: Vm) -> None:
         vm.close()
         if not vm.ended.is_set():
-            self._order({"do": "kill", "id": vm.number})
+            self._order(f"kill {vm.number}")
 
-    def _order(self, order: dict[str, object]) -> None:
+    def _order(self, order: str) -> None:
         if self._control is not None:
             with suppress(OSError):  # gone, and its children with it
-                self._control.sendall(frames.pack(json.dumps(order).encode()))
+                self._control.sendall(frames.pack(order.encode()))
 
     async def verify(self) -> dict[str, bool]:
         """Have a VM try each thing it must not be able to do, and say which attempts were stopped."""

@@ -29,7 +29,7 @@ REFUSED, DONE = 77, 78
 """Exit status of a probe whose act was refused by the kernel, and of one that succeeded."""
 
 
-def attempt(act: str, sock: socket.socket, confinement: Confinement) -> NoReturn:
+def attempt(act: str, confinement: Confinement) -> NoReturn:
     """Try `act` and say with the exit status how it went, if there is still anyone to say it."""
     perform = ACTS["open a file" if act == LANDLOCK_ACT else act]
     if act != LANDLOCK_ACT:

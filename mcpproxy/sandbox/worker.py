@@ -23,6 +23,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NoReturn
 
 import _quickjs as quickjs  # not `quickjs`: that starts a thread, and forking wants just one
@@ -42,6 +43,13 @@ PARSER_STACK_BYTES = 4 * 2**20
 SPARE_BYTES = 32 * 2**20
 """Extra memory for reporting how a script ended that had used up its own."""
 
+READ_BYTES, LARGE_READ_BYTES = 2**16, 2**20
+"""What is read at once, and what is once there was more than that."""
+
+JOB = struct.Struct("!?QQ")
+"""What a job begins with: whether the rest is for `prelude.js` as it is, the memory that the script
+may use, and the size of the largest result, both in bytes."""
+
 OUT_OF_MEMORY = 86
 """Exit status of a process that could not even say that its memory was used up."""
 
@@ -59,16 +67,19 @@ def asset(name: str) -> str:
 
 
 class Line:
-    """The socket to the daemon, blocking."""
+    """The socket to the daemon, blocking. A bare descriptor: each page that is touched is copied anew."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._socket = sock
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
         self._splitter = frames.Splitter(limit=2**31)
         self._ready: deque[bytes] = deque()
+        self._size = READ_BYTES
 
     def send(self, text: bytes) -> None:
+        data = frames.pack(text)
         try:
-            self._socket.sendall(frames.pack(text))
+            while (sent := os.write(self._descriptor, data)) < len(data):
+                data = data[sent:]
         except OSError:
             os._exit(0)  # the daemon hung up: there is nobody left to run for
 
@@ -77,12 +88,17 @@ class Line:
         while not self._ready:
             if seconds is not None:
                 waiting = select.poll()
-                waiting.register(self._socket, select.POLLIN)
+                waiting.register(self._descriptor, select.POLLIN)
                 if not waiting.poll(max(0.0, seconds) * 1000):
                     return None
-            data = self._socket.recv(1 << 20)
+            try:
+                data = os.read(self._descriptor, self._size)
+            except OSError:
+                data = b""
             if not data:
                 os._exit(0)
+            if len(data) == self._size:
+                self._size = LARGE_READ_BYTES
             self._ready.extend(self._splitter.feed(data))
         return self._ready.popleft()
 
@@ -198,6 +214,17 @@ class Parser:
             return {"error": str(error).partition("\n")[0], "offset": None}
 
 
+def plain(source: str) -> bool:
+    """Whether `eval` takes a JavaScript source as it is, so that nothing has to be parsed."""
+    return not (WORDS.search(source) or FUNCTION.match(source))
+
+
+def order(program: str, mode: str, given: object) -> str:
+    """What `prelude.js` is told to run."""
+    seed = struct.unpack("4I", os.urandom(16))
+    return json.dumps({"program": program, "mode": mode, "input": given, "seed": seed})
+
+
 def unfenced(source: str) -> str:
     """The code in a Markdown fence, each line where it was; other sources as they are."""
     source = source.removeprefix("\ufeff")
@@ -209,21 +236,38 @@ def unfenced(source: str) -> str:
 class Run:
     """One script: from its job to its last frame."""
 
-    def __init__(self, line: Line, engine: Engine, parser: Parser, job: dict[str, Any]) -> None:
+    def __init__(self, line: Line, engine: Engine, parser: Parser, job: bytes) -> None:
         self._line = line
         self._engine = engine
         self._parser = parser
-        self._job = job
-        self._file = "script.ts" if job["language"] == "typescript" else "script.js"
-        self._positions = Positions(job["source"])
+        ready, self._memory, self._largest = JOB.unpack_from(job)
+        self._text = job[JOB.size :].decode()
+        self._order: str | None = self._text if ready else None
         self._mode = "plain"
         self._peak = peak_bytes()
         engine.line = line
 
     def run(self) -> None:
-        if self._prepare():
-            self._execute()
-            self._report()
+        if self._order is None:
+            if not self._prepare():
+                return
+            self._order = order(self._positions.program, self._mode, self._job["input"])
+        self._execute(self._order)
+        self._report()
+
+    @cached_property
+    def _job(self) -> dict[str, Any]:
+        """What the daemon sent: of a program that was ready, only what an error needs to know."""
+        found: dict[str, Any] = json.loads(self._text)
+        return found if self._order is None else {"source": found["program"], **PLAIN}
+
+    @cached_property
+    def _positions(self) -> Positions:
+        return Positions(self._job["source"])
+
+    @property
+    def _file(self) -> str:
+        return "script.ts" if self._job["language"] == "typescript" else "script.js"
 
     # from source to program
 
@@ -236,7 +280,7 @@ class Run:
         if self._job["compiled"] is not None:
             positions.compiled(self._job["compiled"])
         text = positions.text
-        if not (WORDS.search(text) or FUNCTION.match(text)):
+        if plain(text):
             return True
         plan = self._parser.ask("plan", text)
         if "error" in plan:
@@ -268,27 +312,16 @@ class Run:
 
     # the program
 
-    def _execute(self) -> None:
+    def _execute(self, order: str) -> None:
         engine = self._engine
-        engine.context.set_memory_limit(self._job["memory_bytes"])
-        engine.call("run", self._order())
+        engine.context.set_memory_limit(self._memory)
+        engine.call("run", order)
         while not engine.settled:
             if engine.context.execute_pending_job():
                 continue
             if (answer := self._next()) is None:
                 return
             engine.call("deliver", answer)
-
-    def _order(self) -> str:
-        """What `prelude.js` is told to run."""
-        seed = struct.unpack("4I", os.urandom(16))
-        job = {
-            "program": self._positions.program,
-            "mode": self._mode,
-            "input": self._job["input"],
-            "seed": seed,
-        }
-        return json.dumps(job)
 
     def _next(self) -> str | None:
         """The next answer or timer that is due; None when nothing is left that could wake the script."""
@@ -311,7 +344,7 @@ class Run:
     # how it ended
 
     def _report(self) -> None:
-        limit = self._job["memory_bytes"]
+        limit = self._memory
         self._engine.context.set_memory_limit(limit + SPARE_BYTES)
         text = self._engine.call("report")
         if text.startswith('{"t":"done"'):
@@ -334,7 +367,7 @@ class Run:
         data = text.encode()
         start = text.index('"value":') + len('"value":')  # all before it is ASCII
         size = len(data) - start - 1
-        if size > self._job["max_result_bytes"]:
+        if size > self._largest:
             preview = data[start : start + PREVIEW_BYTES].decode(errors="ignore")
             dropped = json.loads(text[: start - len(',"value":')] + "}")["dropped"]
             large = {"t": "large", "dropped": dropped, "size": size, "preview": preview}
@@ -394,35 +427,35 @@ def peak_bytes() -> int:
     )
 
 
-REHEARSAL: dict[str, Any] = {
-    "source": "return await 0", "language": "javascript", "compiled": None, "refusal": None,
-    "input": {}, "memory_bytes": 0, "max_result_bytes": 0,
-}  # fmt: skip
+PLAIN: dict[str, Any] = {"language": "javascript", "compiled": None, "refusal": None}
+REHEARSAL: dict[str, Any] = {"source": "return await 0", "input": {}, **PLAIN}
 
 
 def rehearse(engine: Engine, parser: Parser) -> None:
     """Go the way of a script up to where it would run: what a first use makes or touches is then there."""
     near, far = socket.socketpair()
     with near, far:
-        far.sendall(frames.pack(json.dumps(REHEARSAL).encode()))
-        line = Line(near)
-        frame = line.receive()
-        assert frame is not None
-        run = Run(line, engine, parser, json.loads(frame))
-        run._prepare()
-        run._order()
-        line.send(b"")
+        for ready, job in ((False, json.dumps(REHEARSAL)), (True, order("0", "plain", {}))):
+            far.sendall(frames.pack(JOB.pack(ready, 0, 0) + job.encode()))
+            line = Line(near.fileno())
+            frame = line.receive()
+            assert frame is not None
+            run = Run(line, engine, parser, frame)
+            if not ready:
+                run._prepare()
+            line.send(b"")
+            far.recv(64)
     engine.call("compiles", '"0"')
     engine.line = None
 
 
-def work(sock: socket.socket, engine: Engine, parser: Parser) -> NoReturn:
-    """Wait for a job on `sock`, do it, and end this process."""
-    line = Line(sock)
+def work(descriptor: int, engine: Engine, parser: Parser) -> NoReturn:
+    """Wait for a job, do it, and end this process."""
+    line = Line(descriptor)
     try:
         frame = line.receive()
         assert frame is not None
-        Run(line, engine, parser, json.loads(frame)).run()
+        Run(line, engine, parser, frame).run()
     except MemoryError:
         os._exit(OUT_OF_MEMORY)
     except (quickjs.JSException, quickjs.StackOverflow) as error:

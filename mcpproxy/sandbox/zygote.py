@@ -5,8 +5,11 @@ daemon tells it over a socket pair to fork (handing over the VM's socket) and to
 daemon who was born and how each one ended. Being the parent, only it can kill without ever hitting
 a process that got the number later.
 
-    daemon ── {"do": "fork", "id"} + socket, {"do": "kill", "id"} ──► zygote
+    daemon ── "fork 7" + socket, "probe 7 ACT" + socket, "kill 7" ──► zygote
     daemon ◄── {"ready": layers}, {"id", "pid"}, {"id", "status"} ─── zygote
+
+Between two forks little should be touched, as each page of it is copied anew: hence orders in plain
+words, and neither a JSON encoder nor contextlib in between.
 
 Where a system has no fork, it starts a fresh interpreter for each VM instead: slower, and as confined.
 """
@@ -19,6 +22,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 from typing import NoReturn
@@ -30,9 +34,12 @@ from mcpproxy.sandbox.worker import Engine, Parser, rehearse, work
 VM_DESCRIPTOR = 3
 """The one descriptor a VM has."""
 
-QUIET_SECONDS = 0.02
+QUIET_MS = 20
 """A VM for which no script comes in this time rehearses; a busy machine has better things to do."""
 
+INT = struct.Struct("i")
+ANCILLARY_BYTES = socket.CMSG_LEN(64 * INT.size)
+MOST_DIGITS = 18
 
 FORK_PAUSE = 0.1
 """Seconds between attempts when the kernel gives no process."""
@@ -61,7 +68,7 @@ class Zygote:
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon, who tells us
         if self._vm is not None:
-            self._vm.enter_jail()
+            self._vm.enter_jail(self._memory_bytes)
             gc.collect()
             gc.freeze()  # what is here stays shared with the children
         self._tell(json.dumps({"ready": confinement.layers}).encode())
@@ -69,16 +76,14 @@ class Zygote:
         poll.register(self._control, select.POLLIN)
         poll.register(self._wakeup, select.POLLIN)
         while True:
-            ready = {descriptor for descriptor, _ in poll.poll()}
-            if self._wakeup in ready:
-                os.read(self._wakeup, 4096)
-                self._reap()
-            if self._control.fileno() in ready and not self._obey():
-                self._end()
+            for descriptor, _ in poll.poll():
+                if descriptor == self._wakeup:
+                    os.read(self._wakeup, 4096)
+                    self._reap()
+                elif not self._obey():
+                    self._end()
 
     def _tell(self, event: bytes) -> None:
-        # Between two forks little should be touched, as each page of it is copied anew: hence
-        # neither a JSON encoder nor contextlib here.
         try:
             self._control.sendall(frames.pack(event))
         except OSError:
@@ -87,31 +92,44 @@ class Zygote:
     def _obey(self) -> bool:
         """Carry out what has arrived; False when the daemon has hung up."""
         try:
-            data, sockets, _, _ = socket.recv_fds(self._control, 65536, 64)
+            data, ancillary, _, _ = self._control.recvmsg(65536, ANCILLARY_BYTES)
             found = self._splitter.feed(data)
         except (ConnectionResetError, frames.BadFrame):
             return False
+        sockets = [
+            descriptor
+            for _, _, passed in ancillary  # SCM_RIGHTS is all there is between the two
+            for (descriptor,) in INT.iter_unpack(passed[: len(passed) // INT.size * INT.size])
+        ]
         # One read ends with the message that a socket came with (unix(7)), so a socket belongs to
         # the last frame, or to the one whose rest is still to come.
         for n, frame in enumerate(found, 1):
             if n == len(found) and self._splitter.empty:
                 self._sockets += sockets
                 sockets = []
-            self._carry_out(read(frame))
+            self._carry_out(frame)
             while self._sockets:
                 os.close(self._sockets.pop())
         self._sockets += sockets
         return bool(data)
 
-    def _carry_out(self, order: object) -> None:
-        match order:
-            case {"do": "fork", "id": int(number), **more} if self._sockets:
-                act = more.get("probe")
-                self._bear(number, self._sockets.pop(0), act if isinstance(act, str) else None)
-            case {"do": "kill", "id": int(number)}:
-                for pid, found in self._pids.items():
-                    if found == number:
-                        os.kill(pid, signal.SIGKILL)
+    def _carry_out(self, order: bytes) -> None:
+        """What is no order does nothing."""
+        verb, _, rest = order.partition(b" ")
+        told, _, act = rest.partition(b" ")
+        if not (told.isdigit() and len(told) < MOST_DIGITS):
+            return
+        number = int(told)
+        if verb == b"kill":
+            for pid, found in self._pids.items():
+                if found == number:
+                    os.kill(pid, signal.SIGKILL)
+        elif self._sockets and (verb == b"fork" or verb == b"probe"):
+            self._bear(
+                number,
+                self._sockets.pop(0),
+                act.decode(errors="replace") if verb == b"probe" else None,
+            )
 
     def _bear(self, number: int, descriptor: int, act: str | None) -> None:
         try:
@@ -133,7 +151,7 @@ class Zygote:
             assert self._vm is not None
             # The handler of SIGCHLD stays: a VM has no children, and changing it copies 90 pages.
             signal.set_wakeup_fd(-1)
-            self._vm.live(parent, descriptor, self._memory_bytes, act)
+            self._vm.live(parent, descriptor, act)
         return pid
 
     def _spawn(self, descriptor: int, act: str | None) -> int:
@@ -163,16 +181,6 @@ class Zygote:
         os._exit(0)
 
 
-def read(frame: bytes) -> object:
-    """An order, or None for what is none."""
-    try:
-        return json.loads(
-            frame.decode()
-        )  # bytes would be searched for UTF-16, a module we can't load
-    except (ValueError, RecursionError):
-        return None
-
-
 class Newborn:
     """What becomes a VM: the engine with its prelude, the parser, and the confinement prepared."""
 
@@ -180,14 +188,16 @@ class Newborn:
         self.confinement = Confinement()
         self._engine = Engine()
         self._parser = Parser()
+        self._job = select.poll()
+        self._job.register(VM_DESCRIPTOR, select.POLLIN)
         rehearse(self._engine, self._parser)
 
-    def enter_jail(self) -> None:
+    def enter_jail(self, memory_bytes: int) -> None:
         """All that was to be read has been read."""
         note_mapped()
-        self.confinement.enter_jail()
+        self.confinement.enter_jail(memory_bytes)
 
-    def live(self, parent: int, descriptor: int, memory_bytes: int, act: str | None) -> NoReturn:
+    def live(self, parent: int, descriptor: int, act: str | None) -> NoReturn:
         """Shed all that is the parent's, confine, wait for a job, do it, and end."""
         try:
             self.confinement.die_with(parent)
@@ -196,16 +206,15 @@ class Newborn:
                 os.close(standard)
             os.closerange(VM_DESCRIPTOR + 1, 1024)
             sys.stdin = sys.stdout = sys.stderr = None
-            sock = socket.socket(fileno=VM_DESCRIPTOR)
-            if not select.select([sock], [], [], QUIET_SECONDS)[0]:
+            if not self._job.poll(QUIET_MS):
                 # Nobody waits: touch what every script touches, as pages are copied on the first
                 # write to them.
                 rehearse(self._engine, self._parser)
-            self.confinement.limit(memory_bytes)
+            self.confinement.limit()
             if act is not None:
-                probe.attempt(act, sock, self.confinement)
+                probe.attempt(act, self.confinement)
             self.confinement.seal()
-            work(sock, self._engine, self._parser)
+            work(VM_DESCRIPTOR, self._engine, self._parser)
         finally:
             os._exit(70)  # only an exception leads here
 
@@ -221,7 +230,7 @@ def main() -> NoReturn:
 
 def newborn() -> NoReturn:
     """`python -I -c ... PARENT DESCRIPTOR MEMORY_BYTES [ACT]`: a VM in an interpreter of its own."""
+    parent, descriptor, memory_bytes, act = sys.argv[1:]
     vm = Newborn()
-    vm.enter_jail()
-    parent, descriptor, memory_bytes, *act = sys.argv[1:]
-    vm.live(int(parent), int(descriptor), int(memory_bytes), act[0] or None)
+    vm.enter_jail(int(memory_bytes))
+    vm.live(int(parent), int(descriptor), act or None)
