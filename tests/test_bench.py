@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 BENCH = Path(__file__).parents[1] / "scripts" / "bench"
-COUNTS = {"overhead": 3, "kernels": 1, "memory": 10, "cli": 1}
+COUNTS = {"overhead": 3, "kernels": 1, "memory": 10, "cli": 1, "fleet": 2, "kills": 2}
+NEEDS_PROC = {"fleet", "kills"}
 READABLE = sys.platform == "linux" and os.getuid() == 0
 
 
@@ -19,6 +20,7 @@ def running():
     """All of them, begun together: they mostly wait for processes to start."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8"}
     names = [name for name in COUNTS if name != "memory" or READABLE]
+    names = [name for name in names if name not in NEEDS_PROC or sys.platform == "linux"]
     started = {
         name: subprocess.Popen(
             [sys.executable, str(BENCH / f"{name}.py"), "--count", str(COUNTS[name])], **pipes
@@ -58,3 +60,15 @@ def test_overhead_compares_executions_and_calls_with_the_least_there_could_be(sh
 @pytest.mark.skipif(not READABLE, reason="only root may read the memory of VMs, on Linux")
 def test_memory_counts_all_processes(shown):
     assert "fork server (1)" in shown("memory")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+def test_fleet_compares_connecting_with_bare_starts_and_counts_what_servers_cost(shown):
+    table = shown("fleet")
+    for what in ("all by the fleet", "listed and searched", "2025-11-25, one after another"):
+        assert what in table
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+def test_kills_lose_and_double_nothing(shown):
+    assert "without an end" in shown("kills")

@@ -249,12 +249,18 @@ class Client:
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.head = b""
+        """Of the last response."""
 
     def __enter__(self) -> Client:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._socket.close()
+
+    def wait_at_most(self, seconds: float) -> None:
+        """For each answer; then `ask` raises `TimeoutError`."""
+        self._socket.settimeout(seconds)
 
     def ask(self, data: bytes) -> bytes:
         self._socket.sendall(data)
@@ -264,6 +270,7 @@ class Client:
             if not piece:
                 raise EOFError("the server hung up")
             reply += piece
+        self.head = reply.partition(b"\r\n\r\n")[0]
         return body
 
 
@@ -272,6 +279,8 @@ def whole(reply: bytes) -> bytes | None:
     head, gap, body = reply.partition(b"\r\n\r\n")
     if not gap:
         return None
+    if b"content-length:" not in head.lower():  # in chunks, or nothing
+        return body if body.endswith(b"0\r\n\r\n") else None
     length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
     return body if len(body) >= length else None
 
