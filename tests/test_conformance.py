@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import runpy
 import sys
 from pathlib import Path
 
 import pytest
+from authority import open_authority
 from upstreams import open_stubs
 
 from mcpproxy.settings import ServerSettings
@@ -30,3 +32,10 @@ async def test_the_fixture_speaks_each_era(tmp_path, era):
 def test_each_expected_failure_has_its_reason(revision):
     text = (SUITE / f"expected-{revision}.yaml").read_text(encoding="utf-8")
     assert re.fullmatch(r"((  # .+\n)+(  - .+\n)+)+", text.partition("server:\n")[2])
+
+
+async def test_the_client_of_its_scenarios_about_logins_gets_in(capsys):
+    client = runpy.run_path(str(SUITE / "client.py"))
+    async with open_authority() as authority:
+        await client["main"](authority.url, {})
+    assert authority.calls == 1 and capsys.readouterr().err == "logged in\n"

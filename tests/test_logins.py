@@ -231,15 +231,17 @@ async def test_what_can_not_be_logged_in_to_says_what_to_do(tmp_path, authority)
         place("https://elsewhere.example/callback")
 
 
-async def test_a_scope_that_is_missing_is_named_in_the_command(tmp_path, authority):
+async def test_a_scope_that_is_missing_is_named_and_asked_for(tmp_path, authority):
     async with guarded(tmp_path, authority) as fleet:
-        await log_in(fleet)
+        await log_in(fleet, "read")
         authority.missing_scope = "admin"
-        with pytest.raises(CallError, match="auth login guarded --scope admin"):
+        with pytest.raises(
+            CallError, match="lacks the scope admin: run `mcpproxy auth login guarded`"
+        ):
             await fleet.call("guarded", "echo", {})
         authority.missing_scope = None
-        await log_in(fleet, "admin")
-        assert authority.authorized[-1]["scope"] == "admin"
+        await log_in(fleet)
+        assert authority.authorized[-1]["scope"] == "read admin"
         await fleet.call("guarded", "echo", {})
 
 

@@ -84,13 +84,20 @@ class Grant:
     def command(self) -> str:
         return f"mcpproxy auth login {shlex.quote(self.name)}"
 
+    @property
+    def scopes(self) -> list[str]:
+        """What a login has to ask for, where the server said that a scope is missing: that, and all there is."""
+        if not self.lacking:
+            return []
+        tokens = self.kept and self.kept.tokens
+        return [*((tokens.scope if tokens else None) or "").split(), *self.lacking.split()]
+
     def account(self) -> str:
         """What keeps the server from letting us in, and what to do about it; or nothing."""
         if self.wanted:
             return f"it needs a login: run `{self.command}`"
         if self.lacking:
-            scopes = " ".join(f"--scope {shlex.quote(each)}" for each in self.lacking.split())
-            return f"its token lacks the scope {self.lacking}: run `{self.command} {scopes}`"
+            return f"its token lacks the scope {self.lacking}: run `{self.command}`"
         return self._trouble or ""
 
     def status(self) -> dict[str, Any] | None:

@@ -104,7 +104,8 @@ class Logins:
                 ("client_secret", oauth.client_secret),
             )
         }
-        return Client(url, headers, oauth, **found, scopes=scopes or tuple(oauth.scopes))
+        wanted = scopes or dict.fromkeys([*oauth.scopes, *self.grant(server.name).scopes])
+        return Client(url, headers, oauth, **found, scopes=tuple(wanted))
 
     async def end(self, name: str) -> bool:
         """Forget a login, here and (where that is offered) at its server; whether there was one."""
