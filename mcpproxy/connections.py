@@ -124,7 +124,7 @@ class Limited(HttpToolsProtocol):
         self._timer = None if seconds is None else self.loop.call_later(seconds, self._hang_up)
 
     def _hang_up(self) -> None:
-        logger.info("a client was too slow with the %s of its request", self._reading)
+        logger.debug("a client was too slow with the %s of its request", self._reading)
         self.transport.close()
 
 
