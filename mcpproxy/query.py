@@ -64,10 +64,14 @@ Count = Callable[[str], int]
 """How many of the texts that are searched have a word, in any of its forms."""
 
 
-def concepts(query: str, vocabulary: Vocabulary, count: Count) -> list[Concept]:
+Words = Callable[[], Vocabulary]
+"""The words that occur there; asked for when a word isn't known."""
+
+
+def concepts(query: str, vocabulary: Words, count: Count) -> list[Concept]:
     """What is asked for, or nothing where nothing is known and not all could be guessed.
 
-    Only what `count` knows is asked for; the vocabulary may have more words than that.
+    Only what `count` knows is asked for.
     """
     asked = list(dict.fromkeys(split(query, count)))[:MOST_WORDS]
     telling = [word for word in asked if word not in STOP_WORDS and not word.isdigit()] or asked
@@ -111,7 +115,7 @@ def joined(concept: Concept, word: str, telling: list[str], count: Count) -> Con
     return replace(concept, forms=(*concept.forms, *forms)) if forms else concept
 
 
-def meant(word: str, vocabulary: Vocabulary, count: Count) -> Concept | None:
+def meant(word: str, vocabulary: Words, count: Count) -> Concept | None:
     meanings = others(synonyms(word), count)
     if count(word):
         return Concept((Form((word,), 1.0), *meanings))
@@ -130,9 +134,9 @@ def others(meanings: Iterable[str], count: Count) -> tuple[Form, ...]:
     return tuple(forms)
 
 
-def guesses(word: str, vocabulary: Vocabulary, count: Count) -> Sequence[Form]:
+def guesses(word: str, vocabulary: Words, count: Count) -> Sequence[Form]:
     """What an unknown word probably stands for."""
-    candidates = sorted(vocabulary.begun(word), key=lambda each: (len(each), each))[:CANDIDATES]
+    candidates = sorted(vocabulary().begun(word), key=lambda each: (len(each), each))[:CANDIDATES]
     if begun := likeliest(candidates, count, MOST_FORMS):
         return [Form((each,), BEGUN) for each in begun]
     for at in range(3, len(word) - 2):
@@ -143,7 +147,7 @@ def guesses(word: str, vocabulary: Vocabulary, count: Count) -> Sequence[Form]:
         return forms
     near: Sequence[str] = ()
     for away in (1, 2):
-        near = near or likeliest(vocabulary.near(word, away), count, 2)
+        near = near or likeliest(vocabulary().near(word, away), count, 2)
     return [Form((each,), MISSPELT) for each in near]
 
 

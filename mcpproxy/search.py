@@ -15,8 +15,9 @@ import math
 import sqlite3
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import islice
 from typing import Protocol
 
@@ -106,7 +107,7 @@ class Row:
     """The words of its group."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Selection:
     """Entries of one state of an index that are searched as if there were no others."""
 
@@ -118,6 +119,13 @@ class Selection:
     groups: dict[str, str]
     """By the words of their names."""
     whole: bool
+    spelled: Callable[[], Vocabulary]
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The words of these entries alone, for one that nobody knows: a word of another may have the
+        stem of one of these, and be nearer to what was asked."""
+        return self.spelled()
 
     def telling(self, name_stem: str) -> float:
         return math.log(1 + len(self.rows) / (1 + self.named[name_stem]))
@@ -176,7 +184,10 @@ class Index:
         named = Counter(each for row in rows.values() for each in row.stems)
         groups = {"".join(words(name)): name for name in sorted({r.group for r in rows.values()})}
         numbers = {row.id: n for n, row in rows.items()}
-        found = Selection(rows, numbers, named, groups, whole=ids is None)
+        # Neither holds the index, so that it is closed with its last reader.
+        every = self._vocabulary
+        spelled = (lambda: every) if ids is None else partial(spellings, self._db, rows)
+        found = Selection(rows, numbers, named, groups, ids is None, spelled)
         if ids is None:
             self._all = found
         return found
@@ -197,7 +208,7 @@ class Index:
         among = among or self.select()
         preferred, rest = qualified(query[:LONGEST_QUERY], among)
         lookup = Lookup(self._db, among)
-        asked = concepts(rest, self._vocabulary, lookup.count)
+        asked = concepts(rest, lambda: among.vocabulary, lookup.count)
         found = lookup.scores(asked)
         rows, numbers = among.rows, among.numbers
         if group is not None:
@@ -211,6 +222,15 @@ class Index:
             # A stable sort: those of the group named first, in their order.
             ranked.sort(key=lambda number: rows[number].group != preferred)
         return [rows[number].id for number in ranked]
+
+
+def spellings(database: sqlite3.Connection, numbers: Iterable[int]) -> Vocabulary:
+    """The words that occur in some rows."""
+    found = Vocabulary()
+    for number in numbers:
+        fields = database.execute(SELECT, (number,)).fetchone()
+        found.add({word for text in fields for word in text.split()})
+    return found
 
 
 def qualified(query: str, among: Selection) -> tuple[str | None, str]:

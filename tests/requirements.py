@@ -301,6 +301,8 @@ TABLE = [
 07 An envelope that the script made itself is a plain value (contract 8).
 08 A schema of draft-07 or 2020-12 is checked; a broken one checks nothing.
 09 Twenty calls at once respect the cap, whoever makes them.
+10 Allowed servers come before the token's servers, these before its permission, that before the arguments.
+11 What a caller may not use gets the answer of what isn't there, and is nowhere to be seen.
 """),
     ("LEDGER", "contract 5, calls", SCRIPT, """
 01 A failure lists the calls made: n, server, tool, outcome, ms.

@@ -197,6 +197,24 @@ def test_calls_of_a_script(doors, caller):
         assert typed == (code if seen else "NO_SUCH_NAME"), (server, tool)
 
 
+ORDER = """
+const code = (server, tool, args) => call_tool(server, tool, args).error.code;
+return [code("hush", "nope", {}), code("open", "delete", 1), code("open", "delete", {}), code("hush", "add", {})];
+"""
+
+
+@pytest.mark.req("REQ-GATE-10")
+def test_the_first_gate_that_is_shut_answers(doors):
+    denied = "PERMISSION_DENIED"
+    allowed = {"allowed_servers": ["open"]}
+    for options, codes in (
+        (allowed, ["SERVER_NOT_ALLOWED", "INVALID_ARGS", denied, "SERVER_NOT_ALLOWED"]),
+        ({}, ["ACCESS_DENIED", "INVALID_ARGS", denied, "ACCESS_DENIED"]),
+        ({**allowed, "max_tool_calls": 1}, ["SERVER_NOT_ALLOWED", "INVALID_ARGS", *["MAX_TOOL_CALLS_EXCEEDED"] * 2]),
+    ):  # fmt: skip
+        assert doors.run("reader", ORDER, options=options)["value"] == codes
+
+
 @pytest.mark.parametrize("caller", RIGHTS)
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/call", "/mcp/all"])
 @pytest.mark.threat("L5")
@@ -290,7 +308,7 @@ def looks(doors: Doors, caller: str) -> Iterator[tuple[str, str]]:
     if caller != "anonymous":
         for path in (
             "tools", "servers", "status", "tools?server=hash", "tools/search?q=add+numbers+delete",
-            "tools/open:delet", "tools/hash:ad",
+            "tools/open:delet", "tools/hash:ad", "tools/types.d.ts", "code/cache",
         ):  # fmt: skip
             yield path, doors.ask(caller, "GET", f"/api/v1/{path}").text
 
@@ -303,6 +321,7 @@ def named_by_caller(text: str) -> str:
 
 
 @pytest.mark.parametrize("caller", ["reader", "writer", "owner", "lost"])
+@pytest.mark.req("REQ-GATE-11")
 @pytest.mark.threat("L5")
 def test_no_answer_names_what_the_caller_may_not_know(doors, caller):
     looked = dict(looks(doors, caller))
@@ -318,6 +337,7 @@ def test_these_looks_would_have_found_it(doors, caller):
         "/mcp search_tools", "/mcp list_servers", "/mcp get_functions", "/mcp/call call_tool",
         "/mcp/all tools", "prompts/list", "resources/list", "resources/templates/list",
         "tools", "servers", "tools?server=hash", "tools/search?q=add+numbers+delete", "tools/hash:ad",
+        "tools/types.d.ts",
     }  # fmt: skip
 
 

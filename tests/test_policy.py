@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from fakes import catalog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mcpproxy
 from mcpproxy import gates
 from mcpproxy.catalog import Catalog
 from mcpproxy.discovery import Discovery
@@ -186,3 +189,20 @@ def test_each_refusal_has_its_code(caller, server, tool, code):
     one = catalog(github=[{"name": "wipe", "annotations": DESTROY}], secret=["x"])
     found = answer(one, caller, server, tool)
     assert found is not None and found[0] == code
+
+
+OPERATORS = {"daemon.py", "admin.py", "trust.py", "rest/logins.py"}
+"""Modules that look at all servers, for an operator, or to keep them."""
+
+
+@pytest.mark.threat("L5")
+def test_nobody_looks_past_the_view():
+    package = Path(mcpproxy.__file__).parent
+    past = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if re.search(r"fleet\.(catalog|status|call)\b", path.read_text(encoding="utf-8"))
+        and path.parent.name != "upstream"
+    }
+    # `library.py` leaves out what the caller doesn't reach; the tests of access try it.
+    assert past - OPERATORS == {"view.py", "library.py"}
