@@ -14,7 +14,7 @@ from mcpproxy.names import spelled
 from mcpproxy.typings import ANYTHING, RESERVED, Types, key, one_line, quoted, required_names
 
 LONGEST_SIGNATURE = 280
-LONGEST_RETURN = 90
+LONGEST_RETURN = 200
 LONGEST_NOTE = 160
 """Characters of a parameter's description."""
 

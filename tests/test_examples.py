@@ -5,22 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from daemon_process import open_process
+from daemon_process import open_process, over_http
+from two_calls import SERVERS, Agent, directly, in_two_calls, repository
 
 SCRIPTS = Path(__file__).parents[1] / "examples" / "scripts"
-PROGRAMS = Path(sys.executable).parent
-SERVERS = [
-    {"name": "git", "command": str(PROGRAMS / "mcp-server-git")},
-    {
-        "name": "time",
-        "command": str(PROGRAMS / "mcp-server-time"),
-        "args": ["--local-timezone", "UTC"],
-    },
-]
 COMMITS = [
     ("Ada", "2026-01-05", "feat: first", {"a.txt": "1\n2\n", "b.txt": "1\n"}),
     ("Bob", "2026-02-10", "fix(api): say which field\n\nMessage: of a body", {"b.txt": "1\n2\n"}),
@@ -58,17 +49,21 @@ def repo(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run():
-    with open_process(mcpServers=SERVERS, code_execution_pool_size=2) as serving:
-        shutil.copytree(SCRIPTS, serving.home.folder / "scripts")
+def serving():
+    with open_process(mcpServers=SERVERS, code_execution_pool_size=2) as found:
+        shutil.copytree(SCRIPTS, found.home.folder / "scripts")
+        yield found
 
-        def run(script, **given):
-            body = {"script": script, "input": given}
-            reply = serving.ask("POST", "/api/v1/code/exec", body).body
-            assert reply["ok"], reply
-            return reply["value"]
 
-        yield run
+@pytest.fixture
+def run(serving):
+    def run(script, **given):
+        body = {"script": script, "input": given}
+        reply = serving.ask("POST", "/api/v1/code/exec", body).body
+        assert reply["ok"], reply
+        return reply["value"]
+
+    return run
 
 
 def test_changelog(run, repo):
@@ -118,6 +113,20 @@ def test_stale_branches(run, repo):
         {"branch": "topic-1", "last": "2026-02-10", "days": 50},
     ]
     assert len(run("stale-branches", repo=str(repo), days=1)) == 4
+
+
+async def test_a_wish_is_granted_in_two_calls_and_costs_a_fraction(serving, tmp_path):
+    place = repository(tmp_path / "history")
+    async with over_http(serving, "2026-07-28") as client:
+        ours = Agent(client)
+        answer = await in_two_calls(ours, place)
+    async with over_http(serving, "2026-07-28", "/mcp/all") as client:
+        direct = Agent(client)
+        assert await directly(direct, place) == answer
+    assert answer["18 h"] == ["18:40", "18:00"]
+    assert (len(ours.calls), len(direct.calls)) == (2, 25)
+    sizes = [sum(len(text) for call in each.calls for text in call) for each in (ours, direct)]
+    assert sizes[0] * 3 < sizes[1]
 
 
 def test_each_script_is_listed_and_tested():
