@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from mcpproxy.names import spelled
 from mcpproxy.typings import ANYTHING, RESERVED, Types, key, one_line, quoted, required_names
 
-LONGEST_SIGNATURE = 280
+LONGEST_SIGNATURE = 240
 LONGEST_RETURN = 200
-LONGEST_NOTE = 160
+LONGEST_NOTE = 120
 """Characters of a parameter's description."""
 
 

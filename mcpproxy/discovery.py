@@ -41,7 +41,7 @@ MOST_SELECTIONS = 64
 """Views of the catalog for which it is kept what of the index they show."""
 
 MOST_FUNCTIONS = 20
-LONGEST_DESCRIPTION = 700
+LONGEST_DESCRIPTION = 500
 NAMES_BUDGET = 8000
 """Characters of tool names in `list_servers`."""
 

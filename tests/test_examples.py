@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from daemon_process import open_process, over_http
-from two_calls import SERVERS, Agent, directly, in_two_calls, repository
+from two_calls_played import SERVERS, Agent, directly, in_two_calls, repository
 
 SCRIPTS = Path(__file__).parents[1] / "examples" / "scripts"
 COMMITS = [

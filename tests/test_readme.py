@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import click
 import pytest
+from two_calls_played import PROGRAM, QUERY
 
 from mcpproxy import settings
 from mcpproxy.cli import main
@@ -94,3 +95,10 @@ async def test_the_quickstarts_program_runs_with_the_example_configuration(tmp_p
     assert reply.ok, reply.envelope
     assert reply.envelope["value"]["commits"] == ["Message: First step"]
     assert len(reply.envelope["value"]["nine_in_utc"]) == 2
+
+
+def test_the_wish_is_the_one_that_is_tried():
+    """tests/test_examples.py grants it; here only that both say the same."""
+    asked = json.loads(block("json", 2))
+    assert asked == {"name": "search_tools", "arguments": {"query": QUERY, "limit": 3}}
+    assert block("ts", 1) == PROGRAM.read_text(encoding="utf-8")

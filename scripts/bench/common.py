@@ -85,6 +85,23 @@ def cell(value: object) -> str:
     )
 
 
+def tokenizer() -> Callable[[str], int]:
+    """How many tokens a text has, for a tokenizer that comes without the network."""
+    from importlib.util import find_spec
+
+    found = find_spec("wordllama")
+    if found is None or found.submodule_search_locations is None:
+        raise SystemExit("counting tokens needs: pip install 'mcpproxy[semantic]'")
+    from tokenizers import Tokenizer
+
+    from mcpproxy.semantic import TOKENIZER
+
+    counting = Tokenizer.from_file(str(Path(found.submodule_search_locations[0]) / TOKENIZER))
+    counting.no_truncation()
+    counting.no_padding()
+    return lambda text: len(counting.encode(text, add_special_tokens=False).ids)
+
+
 # ── servers ─────────────────────────────────────────────────────────────────────────────────────────
 
 
