@@ -54,9 +54,9 @@ declare function call_tool(server: string, tool: string, args: object): Mcp.Enve
 /** Call up to 100 tools, some at the same time, and wait for all. One envelope each, in order. */
 declare function call_tools(requests: Mcp.Request[], options?: { max_parallel?: number }): Mcp.Envelope[];
 /** Find tools by what they do. Costs no call. */
-declare function search_tools(query: string, options?: { limit?: number; server?: string }): Mcp.Found;
+declare function search_tools(query: string, options?: { limit?: number; server?: string }): Promise<Mcp.Found>;
 /** What a tool takes and gives. Costs no call. */
-declare function describe_tool(name: string): Mcp.Description;
+declare function describe_tool(name: string): Promise<Mcp.Description>;
 /** Wait; the deadline goes on. */
 declare function sleep(milliseconds: number): Promise<void>;
 

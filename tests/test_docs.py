@@ -26,7 +26,8 @@ from mcpproxy.settings import Ceilings, Settings
 ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "docs" / "code-execution.md"
 REFERENCE = ROOT / "docs" / "reference" / "code-execution.md"
-PAGES = [GUIDE, REFERENCE]
+DISCOVERY = ROOT / "docs" / "discovery.md"
+PAGES = [GUIDE, REFERENCE, DISCOVERY]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 STATED = re.compile(r"^// (input|options): (.*)\n")
 EXAMPLES = {"js": "javascript", "ts": "typescript"}
@@ -60,9 +61,19 @@ def serving():
     with open_process(mcpServers=servers, code_execution_pool_size=2) as found:
         place = found.home
         (place.folder / ".mcpproxy").symlink_to(place.folder)
+        # Commands find the daemon, which runs with another configuration than the usual one.
+        command = place.folder / "bin" / "mcpproxy"
+        command.parent.mkdir()
+        command.write_text(f'#!/bin/sh\nexec {PROGRAM} "$@" --config {place.config}\n', "utf-8")
+        command.chmod(0o700)
         (place.folder / "program.js").write_text("return input.n * 2\n", encoding="utf-8")
         place.script("double.js", "({ result: input.value * 2 })")
         place.script("typed.ts", "const x: number = 42; x")
+        # The page's programs are run before its requests, and one of them looks for this.
+        (kept,) = (
+            text for _, text, *_ in blocks(DISCOVERY) if text.startswith("POST /api/v1/code")
+        )
+        found.ask("POST", "/api/v1/code/exec", json.loads(kept.partition("\n\n")[2]))
         yield found
 
 
@@ -110,7 +121,7 @@ def commands() -> Iterator[object]:
 @pytest.mark.parametrize(("words", "output"), list(commands()))
 def test_a_command_prints_what_stands_behind_it(serving, words, output):
     place = serving.home
-    environ = {**place.environ, "PATH": f"{PROGRAM.parent}:{place.environ['PATH']}"}
+    environ = {**place.environ, "PATH": f"{place.folder}/bin:{place.environ['PATH']}"}
     done = subprocess.run(
         ["sh", "-c", words], env=environ, cwd=place.folder, capture_output=True,
         encoding="utf-8", timeout=30, check=False,
