@@ -21,8 +21,12 @@ SHORTEST_LINE = 16
 AGENT_TOKEN = re.compile(r"mcp_agt_[A-Za-z0-9_-]{16,}")
 """Tokens of ours are kept as hashes, so they are known by their looks alone."""
 
-SECRET_NAME = re.compile(r"key|token|secret|passw|passphrase|credential|auth|cookie", re.IGNORECASE)
+SECRET_NAME = re.compile(
+    r"key|token|secret|pass|pw|credential|auth|cookie|(?:^|[_-])pat(?:$|[_-])", re.IGNORECASE
+)
 """In the name of a variable or an option whose value is likely no word for everybody."""
+LONG = 16
+"""Characters from which a value without spaces is taken for a secret, whatever it is called."""
 
 
 class Secrets:
@@ -71,6 +75,13 @@ class Secrets:
 
     def __repr__(self) -> str:
         return f"Secrets({len(self._shown)} forms)"
+
+
+def likely(name: str, value: str) -> bool:
+    """Whether what was written under a name is a secret, so far as one can tell: a version is none."""
+    if SECRET_NAME.search(name):
+        return True
+    return len(value) >= LONG and " " not in value and "://" not in value
 
 
 def _forms(value: str) -> Iterator[str]:

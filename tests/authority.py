@@ -55,6 +55,9 @@ class Authority:
         self.seen: list[str | None] = []
         """The Authorization of each request at the MCP server."""
         self.calls = 0
+        self.together = 0
+        """Calls that wait for each other, to show that they run at once."""
+        self._all_there = anyio.Event()
         self.tokens: set[str] = set()
         self.refresh_tokens: set[str] = set()
         self._codes: dict[str, str] = {}
@@ -148,6 +151,9 @@ class Authority:
 
         async def calling(context: Any, params: Any) -> CallToolResult:
             self.calls += 1
+            if self.calls >= self.together:
+                self._all_there.set()
+            await self._all_there.wait()
             return CallToolResult(content=[TextContent(type="text", text="hi")])
 
         server = Server("protected", version="1", on_list_tools=listing, on_call_tool=calling)

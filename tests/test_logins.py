@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from authority import Authority, browse, open_authority
 from upstreams import open_stubs
@@ -102,11 +103,29 @@ async def test_fifty_calls_at_once_cause_one_renewal_and_each_runs_once(tmp_path
     async with guarded(tmp_path, authority) as fleet:
         await log_in(fleet)
         authority.tokens.clear()
+        authority.together = 50
         async with anyio.create_task_group() as tasks:
             for _ in range(50):
                 tasks.start_soon(fleet.call, "guarded", "echo", {})
         assert authority.renewals == 1 and authority.calls == 50
     assert document(tmp_path)["tokens"]["refresh_token"] in authority.refresh_tokens
+
+
+async def test_two_processes_with_one_login_renew_it_once(tmp_path, authority):
+    async with guarded(tmp_path, authority) as one, guarded(tmp_path, authority) as other:
+        await log_in(one)
+        await other.restart("guarded")
+        authority.tokens.clear()
+        authority.gate = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(one.call, "guarded", "echo", {})
+            await authority.asked.wait()
+            tasks.start_soon(other.call, "guarded", "echo", {})
+            while other.logins.grant("guarded")._renewing is None:
+                await anyio.lowlevel.checkpoint()
+            authority.gate.set()
+        assert authority.renewals == 1 and authority.calls == 2
+        assert one.logins.grant("guarded").access == other.logins.grant("guarded").access
 
 
 async def test_a_token_is_renewed_before_it_ends(tmp_path, authority):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcpproxy.errors import CallError
 from mcpproxy.logs import Discreet
-from mcpproxy.redaction import SECRETS, Secrets
+from mcpproxy.redaction import SECRETS, Secrets, likely
 
 FAKE = 'not a real "secret" / é\\'
 PEM = "-----BEGIN FAKE KEY-----\nbm90IGEgcmVhbCBrZXkgYXQgYWxs\n-----END FAKE KEY-----"
@@ -103,3 +103,18 @@ def test_neither_a_log_line_nor_an_error_has_a_secret():
     error = CallError("UPSTREAM_ERROR", "fake-value-of-a-key is wrong")
     assert f"{error} {error.message} {error.envelope()}".count("fake-value") == 0
     SECRETS.forget("fake-value-of-a-key")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("X-Api-Key", "short", True),
+        ("GH_PAT", "x", True),
+        ("NODE_PATH", "/usr/lib", False),
+        ("X-Anything", "not-a-real-secret-0123", True),
+        ("Notion-Version", "2022-06-28", False),
+        ("X-Base", "https://example.com/a/b/c", False),
+    ],
+)
+def test_what_is_likely_a_secret(name, value, secret):
+    assert likely(name, value) is secret

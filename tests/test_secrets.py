@@ -112,6 +112,12 @@ async def test_a_keyring_that_fails_is_the_reason_why_a_server_is_down(tmp_path,
         await References({}, Vault(tmp_path)).fetch(settings)
 
 
+def test_a_word_under_an_ordinary_name_stays_in_texts():
+    references = References({"MODE": "production", "DB_PASSWORD": "swordfish", "HOME": "/home/me"})
+    assert references.resolve("${env:MODE} ${env:DB_PASSWORD} ${env:HOME}", "env.A")
+    assert SECRETS.hide("production swordfish /home/me") == "production ${env:DB_PASSWORD} /home/me"
+
+
 @pytest.mark.threat("L3")
 def test_settings_are_shown_with_references_and_without_values():
     SECRETS.add("fake-value-5", "${env:FIVE}")
@@ -138,7 +144,10 @@ def test_settings_are_shown_with_references_and_without_values():
 def test_the_command_takes_values_from_a_pipe_and_shows_none(tmp_path, monkeypatch):
     monkeypatch.setenv("MCPPROXY_DATA_DIR", str(tmp_path / "state"))
     config = tmp_path / "c.json"
-    config.write_text('{"api_key": "k", "listen": "127.0.0.1:1"}', encoding="utf-8")
+    config.write_text(
+        '{"api_key": "k", "listen": "127.0.0.1:1", "mcpServers": {"s": {"url": "http://h/${keyring:PIN}"}}}',
+        encoding="utf-8",
+    )
 
     def run(*words, given="", status=0):
         done = CliRunner().invoke(main, ["secrets", *words, "-c", str(config)], input=given)
@@ -148,7 +157,7 @@ def test_the_command_takes_values_from_a_pipe_and_shows_none(tmp_path, monkeypat
     assert "${keyring:A_KEY}" in run("set", "A_KEY", given="fake-value\n")
     assert "fewer than 6" in run("set", "PIN", given="fake")
     assert Vault(tmp_path / "state").get("A_KEY") == "fake-value"
-    assert run("list").splitlines()[1:] == ["A_KEY  file", "PIN    file"]
+    assert run("list").splitlines()[1:] == ["A_KEY  file", "PIN    file     s"]
     assert "gone" in run("delete", "A_KEY")
     assert "there is no secret" in run("delete", "A_KEY", status=2)
     assert "letters" in run("set", "a b", given="fake", status=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -71,8 +72,12 @@ def list_secrets(output: str, config: str | None) -> None:
     """List the names of the secrets, never their values."""
 
     def alone(vault: Vault) -> dict[str, Any]:
-        kept = vault.names().items()
-        return {"secrets": [{"name": each, "store": store, "servers": []} for each, store in kept]}
+        return {
+            "secrets": [
+                {"name": each, "store": store, "servers": users(config, each)}
+                for each, store in vault.names().items()
+            ]
+        }
 
     found = ask(config, "GET", SECRETS, by_ourselves(config, alone))["secrets"]
     if output == "json":
@@ -80,6 +85,16 @@ def list_secrets(output: str, config: str | None) -> None:
         return
     rows = [(each["name"], each["store"], ", ".join(each["servers"])) for each in found]
     show_table(("NAME", "KEPT IN", "USED BY"), rows)
+
+
+def users(config: str | None, name: str) -> list[str]:
+    """The servers whose entries in the file refer to a secret."""
+    from mcpproxy import entries
+    from mcpproxy.cli.local import document
+
+    reference = f"${{keyring:{name}}}"
+    found = entries.listed(document(config))
+    return [server for _, server, entry in found if reference in json.dumps(entry)]
 
 
 @secrets.command("delete")

@@ -17,6 +17,7 @@ SERVER = {
     "state": "ready",
     "tools": 2,
     "error": None,
+    "login": None,
     "next_attempt_in_seconds": None,
     "protocol_version": "2025-11-25",
     "in_flight": 0,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
 from mcp.client.auth import OAuthClientProvider
 from mcp.shared.auth import (
     OAuthClientInformationFull,
@@ -20,6 +25,9 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 from mcpproxy.paths import private_directory, replace_file, server_log
 
 logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.05
+"""Between looks whether another process is done."""
 
 
 class Kept(BaseModel):
@@ -97,3 +105,30 @@ def write(path: Path, kept: Kept | None) -> None:
         return
     private_directory(path.parent)
     replace_file(path, kept.model_dump_json(exclude_none=True).encode())
+
+
+@asynccontextmanager
+async def turn(path: Path | None) -> AsyncIterator[None]:
+    """Be the only process at work on a login: others may have the same one, and renew it when we do.
+
+    Raises `OSError`.
+    """
+    if path is None:
+        yield
+        return
+    private_directory(path.parent)
+    lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while not _taken(lock):  # noqa: ASYNC110 - no event comes from another process
+            await anyio.sleep(LOOK_SECONDS)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _taken(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -22,7 +22,7 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
 from mcpproxy.paths import private_directory, server_log
-from mcpproxy.redaction import SECRET_NAME, SECRETS
+from mcpproxy.redaction import SECRET_NAME, SECRETS, likely
 from mcpproxy.upstream.grant import Bearer, Grant
 from mcpproxy.upstream.inside import open_inside
 from mcpproxy.upstream.references import INHERITED, REFERENCE, References, Unreachable
@@ -236,7 +236,8 @@ def address(settings: ServerSettings, references: References) -> tuple[str, dict
         for name, value in settings.headers.items()
     }
     for name, value in settings.headers.items():
-        if not REFERENCE.search(value) and name.lower() not in PLAIN_HEADERS:
+        plain = REFERENCE.search(value) or name.lower() in PLAIN_HEADERS
+        if not plain and likely(name, value):
             for part in {value, value.partition(" ")[2]}:  # "Bearer abc", and "abc" alone
                 SECRETS.add(part)
     return references.resolve(settings.url, "url"), headers

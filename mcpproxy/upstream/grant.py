@@ -27,7 +27,7 @@ from mcp.shared.auth import OAuthToken
 from pydantic import ValidationError
 
 from mcpproxy.redaction import SECRETS
-from mcpproxy.upstream.credentials import Kept, end_of, provider_of, read, write
+from mcpproxy.upstream.credentials import Kept, end_of, provider_of, read, turn, write
 from mcpproxy.upstream.tls import trust
 
 logger = logging.getLogger(__name__)
@@ -187,7 +187,8 @@ class Grant:
     async def _renew(self, over: anyio.Event) -> None:
         try:
             with anyio.move_on_after(RENEW_SECONDS, shield=True) as scope:
-                await self._ask()
+                async with turn(self._path):
+                    await self._ask()
             if scope.cancelled_caught:
                 self._fail(f"no answer within {RENEW_SECONDS:g} s")
         except Exception as error:
@@ -215,16 +216,10 @@ class Grant:
         if response.status_code == 200:
             await self._take(response, self.kept)
         elif (said := _error_of(response)) in OVER:
-            await self.load()
-            if self.access == before and self.kept is not None:
-                logger.warning("server '%s' wants a new login: %s", self.name, said)
-                client_is_known = said != "invalid_client"
-                await self.adopt(
-                    self.kept.model_copy(update={"tokens": None, "expires_at": None})
-                    if client_is_known
-                    else None
-                )
-                self._reject()
+            logger.warning("server '%s' wants a new login: %s", self.name, said)
+            without = self.kept.model_copy(update={"tokens": None, "expires_at": None})
+            await self.adopt(None if said == "invalid_client" else without)
+            self._reject()
         else:
             self._fail(f"its authorization server answered HTTP {response.status_code} {said}")
 

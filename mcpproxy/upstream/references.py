@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from mcpproxy.errors import ProxyError
-from mcpproxy.redaction import SECRETS
+from mcpproxy.redaction import SECRET_NAME, SECRETS
 from mcpproxy.vault import Vault, VaultError
 
 if TYPE_CHECKING:
@@ -58,9 +58,11 @@ class References:
                 raise Unreachable(
                     f"{where} refers to {found[0]}, which is not set in the daemon's environment"
                 )
-            if name not in INHERITED:
-                SECRETS.add(self.environ[name], found[0])
-            return self.environ[name]
+            text = self.environ[name]
+            # A word under an ordinary name ("production") is no secret, and in many a text.
+            if name not in INHERITED and (SECRET_NAME.search(name) or not text.isalpha()):
+                SECRETS.add(text, found[0])
+            return text
 
         return REFERENCE.sub(value, text)
 
