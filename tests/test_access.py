@@ -478,6 +478,27 @@ def test_a_session_is_its_opener_s_alone(doors):
         doors.ask(opener, "DELETE", "/mcp", None, **accept, **{"Mcp-Session-Id": session})
 
 
+def test_a_session_s_rights_are_those_of_each_request(doors):
+    accept = {"Accept": "application/json, text/event-stream"}
+    hello = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    opened = doors.ask("all", "POST", "/mcp/p/private/all", first, **accept)
+    headers = {**accept, "Mcp-Session-Id": opened.headers["mcp-session-id"]}
+    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert doors.ask("all", "POST", "/mcp/p/private/all", ready, **headers).status == 202
+    for profile, mine in (("/p/private", {SECRET}), ("", set(SERVERS)), ("/p/public", {"open"})):
+        asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        text = doors.ask("all", "POST", f"/mcp{profile}/all", asked, **headers).text
+        listed = json.loads(text.partition("data: ")[2] or text)["result"]["tools"]
+        assert {tool["name"].partition("__")[0] for tool in listed if "__" in tool["name"]} >= mine
+        assert {server for server in SERVERS if f'"{server}__' in text} == mine
+    doors.ask("all", "DELETE", "/mcp/all", None, **headers)
+
+
 @pytest.mark.parametrize("caller", RIGHTS)
 @pytest.mark.threat("L5")
 def test_a_profile_that_is_not_there(doors, caller):

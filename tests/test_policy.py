@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import catalog
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import mcpproxy
 from mcpproxy import gates
-from mcpproxy.catalog import Catalog
+from mcpproxy.catalog import Catalog, Held
 from mcpproxy.discovery import Discovery
 from mcpproxy.errors import CallError
 from mcpproxy.policy import (
@@ -59,13 +61,34 @@ def test_a_hint_that_is_missing_or_no_boolean_never_makes_a_tool_milder(annotati
     assert needed(annotations) == permission
 
 
+WORDS = "issue issues list secret secrets salary payroll repository delete send team".split()
+texts = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
 tools = st.fixed_dictionaries(
     {"name": st.sampled_from(TOOLS), "inputSchema": st.just({"type": "object"})},
-    optional={"annotations": st.sampled_from([READ, WRITE, DESTROY, {}, "none"])},
+    optional={
+        "annotations": st.sampled_from([READ, WRITE, DESTROY, {}, "none"]),
+        "description": texts,
+    },
 )
-catalogs = st.dictionaries(st.sampled_from(SERVERS), st.lists(tools, max_size=4)).map(
-    lambda servers: catalog(**servers)
-)
+
+
+def made(
+    servers: dict[str, list[dict[str, Any]]], held: set[tuple[str, str]], down: set[str]
+) -> Catalog:
+    """Servers of these tools, of which some wait for approval, and of which some are down."""
+    found = {}
+    for name, one in catalog(**servers).servers.items():
+        waits = {t: Held(tool, "new") for t, tool in one.tools.items() if (name, t) in held}
+        listed = {t: tool for t, tool in one.tools.items() if t not in waits}
+        state = "down" if name in down else "ready"
+        found[name] = replace(one, tools=listed, held=waits, state=state)
+    return Catalog(found, 1)
+
+
+servers = st.dictionaries(st.sampled_from(SERVERS), st.lists(tools, max_size=4))
+some = st.sets(st.tuples(st.sampled_from(SERVERS), st.sampled_from(TOOLS)), max_size=3)
+ready = st.builds(made, servers, some, st.just(set()))
+catalogs = st.builds(made, servers, some, st.sets(st.sampled_from(SERVERS), max_size=2))
 names = st.frozensets(st.sampled_from((*SERVERS, "not-there")))
 callers = st.builds(
     Caller,
@@ -86,7 +109,7 @@ def answer(one: Catalog, caller: Caller, server: str, tool: str) -> tuple[str, s
         return error.code, error.message
 
 
-@given(catalogs, callers)
+@given(ready, callers)
 @settings(max_examples=60)
 @pytest.mark.threat("L5")
 def test_a_caller_can_call_what_it_sees_and_nothing_else(one, caller):
@@ -99,14 +122,31 @@ def test_a_caller_can_call_what_it_sees_and_nothing_else(one, caller):
 def without(one: Catalog, caller: Caller) -> Catalog:
     """The world in which what the caller may not use doesn't exist."""
     left = {
-        name: [dict(tool.definition) for tool in server.tools.values() if may_use(caller, tool)]
+        name: replace(
+            server,
+            tools={t: tool for t, tool in server.tools.items() if may_use(caller, tool)},
+            held={t: each for t, each in server.held.items() if may_use(caller, each.tool)},
+        )
         for name, server in one.servers.items()
         if caller.reaches(name)
     }
-    return catalog(**left)
+    return Catalog(left, 1)
 
 
-@given(catalogs, callers, st.sampled_from([*TOOLS, "list secrets", "delete", "secret:list_isues"]))
+misspelt = st.builds(
+    lambda word, at, letter: word[: at % len(word)] + letter + word[at % len(word) + 1 :],
+    st.sampled_from(WORDS), st.integers(0, 9), st.sampled_from("aesx"),
+)  # fmt: skip
+queries = st.lists(misspelt | st.sampled_from([*WORDS, *TOOLS, "secret:"]), min_size=1, max_size=3)
+
+
+# A hidden word with the stem of a seen one, and nearer to what was asked.
+@example(
+    catalog(gitlab=["list_issues"], secret=["list_secrets", "create_issue"]),
+    Caller("ci", "token", servers=frozenset({"secret"})),
+    "list_isues",
+)
+@given(catalogs, callers, queries.map(" ".join))
 @settings(max_examples=60)
 @pytest.mark.threat("L5")
 def test_what_is_hidden_and_what_is_not_there_get_the_same_answers(one, caller, query):
