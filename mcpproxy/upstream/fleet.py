@@ -9,12 +9,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.abc
-import mcp_types as types
-from mcp.shared.exceptions import MCPError
 
 from mcpproxy import approvals, gates
 from mcpproxy.approvals import Standing
@@ -22,12 +20,14 @@ from mcpproxy.baseline import Baseline
 from mcpproxy.catalog import EMPTY, Catalog, Server
 from mcpproxy.errors import CallError
 from mcpproxy.policy import LOCAL
-from mcpproxy.upstream.connection import NO_ANSWER, Client, Connection, Json, Progress
+from mcpproxy.upstream.call import Call, connect
+from mcpproxy.upstream.connection import Client, Connection, Json, Progress
 from mcpproxy.upstream.limits import Limiter
-from mcpproxy.upstream.link import Link, Terms
+from mcpproxy.upstream.link import Link
 from mcpproxy.upstream.login import Login
 from mcpproxy.upstream.logins import Logins
 from mcpproxy.upstream.references import References, named
+from mcpproxy.upstream.terms import dialled, limits, terms
 from mcpproxy.vault import Vault
 
 if TYPE_CHECKING:
@@ -37,10 +37,6 @@ logger = logging.getLogger(__name__)
 
 Listener = Callable[[Catalog], None]
 
-SESSION_GONE = ("Session not found", "Session terminated")
-"""What a server says, with HTTP's 404, that has forgotten us; it has done nothing."""
-FAILED = "Server returned an error response"
-"""The SDK's word for any other status; the account of the line says which."""
 DISABLED = 'it is disabled: set its "enabled" to true in the configuration'
 RESTING = {
     "disabled": "SERVER_UNAVAILABLE",
@@ -161,23 +157,23 @@ class Fleet:
 
     def _member(self, server: ServerSettings, settings: Settings, known: _Member | None) -> _Member:
         if known is not None:
-            known.limiter.become(*_limits(server, settings))
-            if known.standing == self._standing(server) and _dialled(
-                known.link.settings
-            ) == _dialled(server):
+            known.limiter.become(*limits(server, settings))
+            if known.standing == self._standing(server) and dialled(known.link.settings) == dialled(
+                server
+            ):
                 known.link.settings = server
-                known.link.terms = _terms(server, settings)
+                known.link.terms = terms(server, settings)
                 return known
             self._let_go(known)
         return self._fresh(server, settings, known)
 
     def _fresh(self, server: ServerSettings, settings: Settings, known: _Member | None) -> _Member:
         """A member with a link of its own, and the occupancy of the one before."""
-        limits, now = _limits(server, settings), self._standing(server)
-        limiter = known.limiter if known else Limiter(f"server '{server.name}'", *limits)
+        now, most = self._standing(server), limits(server, settings)
+        limiter = known.limiter if known else Limiter(f"server '{server.name}'", *most)
         link = Link(
             server,
-            _terms(server, settings),
+            terms(server, settings),
             self._references,
             self.logins.grant(server.name),
             self._logs,
@@ -354,7 +350,7 @@ class Fleet:
     ) -> Json:
         member = self._awake(server)
         if member.link.connection is None:
-            await _connection(member.link)
+            await connect(member.link)
         limiter, everyone, name = member.limiter, self._everyone, f"the call to {server}:{what}"
         if not limiter.try_enter():
             await limiter.enter(name)
@@ -366,7 +362,7 @@ class Fleet:
                 member.calls += 1
                 try:
                     asked = None if gate is None else self._asked(gate, what, member.link)
-                    return await _Call(member.link, what, send, started, asked).run()
+                    return await Call(member.link, what, send, started, asked).run()
                 finally:
                     member.leave()
             finally:
@@ -386,128 +382,6 @@ class Fleet:
 
     def _asked(self, gate: Gate, tool: str, link: Link) -> Callable[[], object]:
         return lambda: gate(tool, self._shown(link))
-
-
-class _Call:
-    """One call to one server, from the moment it may go out."""
-
-    __slots__ = ("gate", "link", "send", "started", "what")
-
-    def __init__(
-        self,
-        link: Link,
-        what: str,
-        send: Callable[[Connection], Awaitable[Json]],
-        started: Callable[[], None],
-        gate: Callable[[], object] | None,
-    ) -> None:
-        self.link = link
-        self.what = what
-        """The tool, or the method of a raw request."""
-        self.send = send
-        self.started = started
-        self.gate = gate
-        """None for a raw request."""
-
-    async def run(self) -> Json:
-        connection = self.link.connection or await _connection(self.link)
-        self._pass()
-        self.started()
-        try:
-            return await self._send(connection)
-        except MCPError as error:
-            if not _forgotten(error, connection):
-                self._fail(error, connection)
-        self.link.drop(connection, "the server has forgotten our session")
-        connection = await _connection(self.link)
-        self._pass()
-        try:
-            return await self._send(connection)
-        except MCPError as error:
-            self._fail(error, connection)
-
-    def _pass(self) -> None:
-        if self.gate is not None:
-            self.gate()
-
-    async def _send(self, connection: Connection) -> Json:
-        """Raises `MCPError`, and `CallError` when it takes too long."""
-        link, seconds = self.link, self.link.terms.call
-        link.calls += 1
-        link.used_at = anyio.current_time()
-        try:
-            with anyio.move_on_after(seconds):
-                return await self.send(connection)
-        finally:
-            link.calls -= 1
-            link.used_at = anyio.current_time()
-        raise CallError(
-            "UPSTREAM_TIMEOUT",
-            f"{link.settings.name}:{self.what} did not answer within {seconds:g} s (call_tool_timeout); "
-            "the server was told to cancel it, but whether it took effect is unknown",
-        )
-
-    def _fail(self, error: MCPError, connection: Connection) -> NoReturn:
-        failure = self._failure(error, connection)
-        if failure is error:
-            raise error  # not from itself: whoever walks the chain of causes would never end
-        raise failure from error
-
-    def _failure(self, error: MCPError, connection: Connection) -> Exception:
-        where = f"{self.link.settings.name}:{self.what}"
-        if error.code == types.CONNECTION_CLOSED:
-            return CallError(
-                "UPSTREAM_ERROR",
-                f"the connection to server '{self.link.settings.name}' ended while {self.what} ran; "
-                "whether it took effect is unknown",
-            )
-        account = connection.line.account() if connection.line.way != "stdio" else ""
-        if error.message == FAILED and (wait := connection.line.wanted_pause()) is not None:
-            return CallError(
-                "SERVER_UNAVAILABLE",
-                f"{where} was refused: {account}; it asks to be called again in {wait:g} s",
-                retry_after_ms=int(wait * 1000) or 1000,
-            )
-        if error.message == FAILED and self.link.grant.wanted and connection.line.locked():
-            why = f"{where} was refused and did nothing: {account}"
-            return CallError("SERVER_UNAVAILABLE", why)
-        if error.message == FAILED and account:
-            return CallError("UPSTREAM_ERROR", f"{where} failed: {account}")
-        if self.gate is None:
-            return error
-        said = "; ".join(filter(None, (error.message, account)))
-        if error.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY:
-            said = f"{said}; {NO_ANSWER}"
-        return CallError("UPSTREAM_ERROR", f"{where} failed: {said} (code {error.code})")
-
-
-def _forgotten(error: MCPError, connection: Connection) -> bool:
-    """Whether a call can't have run, for want of a session. A tool that says the same comes with HTTP's 200."""
-    return (
-        error.message.startswith(SESSION_GONE)
-        and connection.line.way == "streamable-http"
-        and "HTTP 404" in connection.line.account()
-    )
-
-
-async def _connection(link: Link) -> Connection:
-    """The link's connection, if it can be had within the time of a call. Raises `CallError`."""
-    found = None
-    with anyio.move_on_after(link.terms.call):
-        found = await link.connected()
-    if found is not None:
-        return found
-    wait = max(0.0, (link.next_attempt or 0.0) - anyio.current_time())
-    when = "it is being connected"
-    if wait:
-        when = f"the next attempt is in {wait:.1f} s"
-    elif link.seen.state == "down" and link.settings.lazy:
-        when = "the next call tries again"
-    raise CallError(
-        "SERVER_UNAVAILABLE",
-        f"server '{link.settings.name}' is not available: {link.seen.error or 'no answer yet'}; {when}",
-        retry_after_ms=int(wait * 1000) or 1000,
-    )
 
 
 async def _outlive(member: _Member) -> None:
@@ -530,42 +404,6 @@ def _listing(link: Link) -> Json:
         "listing": "live" if link.seen.state == "ready" else "kept",
         "listing_age_seconds": round(max(0.0, time.time() - link.listed_at), 1),
     }
-
-
-def _dialled(server: ServerSettings) -> dict[str, Any]:
-    """What a connection depends on; the rest may change under it."""
-    return server.model_dump(
-        exclude={
-            "max_concurrent_requests", "queue_size", "queue_timeout",
-            "call_tool_timeout", "init_timeout", "health_check_interval", "idle_timeout",
-            "quarantined", "auto_approve_tool_changes",
-        }
-    )  # fmt: skip
-
-
-def _limits(
-    server: ServerSettings, settings: Settings
-) -> tuple[int | None, int | None, float | None]:
-    own, default = server, settings.server_concurrency_defaults
-    return (
-        _first(own.max_concurrent_requests, default.max_concurrent_requests),
-        _first(own.queue_size, default.queue_size),
-        _first(own.queue_timeout, default.queue_timeout),
-    )
-
-
-def _terms(server: ServerSettings, settings: Settings) -> Terms:
-    return Terms(
-        init=_first(server.init_timeout, settings.init_timeout),
-        call=_first(server.call_tool_timeout, settings.call_tool_timeout),
-        ping=_first(server.health_check_interval, settings.health_check_interval),
-        listing=settings.tool_discovery_interval,
-        idle=server.idle_timeout,
-    )
-
-
-def _first(own: Any, default: Any) -> Any:
-    return default if own is None else own
 
 
 @asynccontextmanager
