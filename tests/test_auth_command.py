@@ -1,4 +1,4 @@
-"""`mcpproxy auth`, through a running daemon and without one."""
+"""`mcpproxy auth` through a running daemon and without one, and `mcpproxy secrets` through one."""
 
 from __future__ import annotations
 
@@ -46,8 +46,13 @@ def browsed(monkeypatch) -> list[str]:
 
 
 def auth(place: Home, *words: str, status: int = 0) -> Result:
+    return run(place, "auth", *words, status=status)
+
+
+def run(place: Home, *words: str, given: str = "", status: int = 0) -> Result:
     environ = {**place.environ, "BROWSER": "as the test says", "SSH_CONNECTION": "x"}
-    done = CliRunner().invoke(main, ["auth", *words, "--config", str(place.config)], env=environ)
+    words = (*words, "--config", str(place.config))
+    done = CliRunner().invoke(main, words, input=given, env=environ)
     assert done.exit_code == status, (done.output, done.exception)
     return done
 
@@ -58,7 +63,8 @@ def wiki(authority: Authority) -> dict[str, object]:
 
 @pytest.mark.threat("U6")
 def test_a_daemon_logs_in_and_out(authority, browsed):
-    servers = [wiki(authority), {"name": "local", "command": "true"}]
+    local = {"name": "local", "command": "true", "env": {"A": "${keyring:A_KEY}"}}
+    servers = [wiki(authority), local]
     call = "return call_tool('wiki', 'echo', {})"
     with home(mcpServers=servers, logging={"level": "debug"}) as place:
         with place.serving() as serving:
@@ -83,6 +89,12 @@ def test_a_daemon_logs_in_and_out(authority, browsed):
             assert "mcpproxy auth login wiki" in error["message"]
             listed = serving.ask("GET", "/api/v1/servers").body["data"]["servers"]
             assert about(listed[0]).remedy == "mcpproxy auth login wiki"
+            assert about(listed[1]).remedy == "mcpproxy secrets set A_KEY"
+            done = run(place, "secrets", "set", "A_KEY", given="not-a-real-key\n")
+            assert "connecting anew: local" in done.stdout
+            assert run(place, "secrets", "list").stdout.splitlines()[1] == "A_KEY  file     local"
+            run(place, "secrets", "delete", "A_KEY")
+            assert "no secret" in run(place, "secrets", "delete", "A_KEY", status=2).stderr
         said = (place.places.logs / "mcpproxy.log").read_text(encoding="utf-8")
         assert "wiki" in said and not any(token in said for token in authority.tokens)
 
