@@ -137,7 +137,7 @@ SAID = """
     patch: change image, update image, change field, set field
     scale: replicas, more copies, more instances, handle load, autoscale, fewer copies, size up
     rollout: restart deployment, restart, roll back, rollback, previous revision, undo deployment, redeploy, bounce
-    exec in pod: get into, inside container, into the container, in the pod, inside the pod, ssh into, shell in, run inside
+    exec pod, exec: get into, inside container, into the container, in the pod, inside the pod, ssh into, shell in, run inside
     port forward: tunnel, localhost, local port, reach service, expose locally, from my laptop, access service
     context: switch cluster, which cluster, change cluster, staging cluster, current cluster
     explain: what fields, field documentation, documentation of resource, meaning of field, which fields
@@ -237,10 +237,57 @@ SAID = """
     display pdf: open pdf, show pdf, open document, view document, viewer
     write pdf: create pdf, make pdf, pdf report, generate pdf, save as pdf
     read: aloud, chapter, look at
-    email: mail, inbox, e mail
-    calendar, event: appointment, meeting, schedule
-    translate: translation, other language
-    weather: forecast, rain, temperature outside
+
+    email, mail, message: e mail, letter, inbox, mailbox, write to, write someone
+    attachment: enclosed, enclosure
+    reply, automatic reply: on holiday, on vacation, out of office, absence, absent
+    unsubscribe, block: spam, junk, no more mail
+    event, calendar: appointment, meeting, date with, book, invite, schedule
+    free, availability: get together, get everyone together, when could, when can we, available, find a time, free time, busy
+    respond, decline: say no, say yes, rsvp, accept invitation, turn down, can not come
+    reminder, task: remind, remember to, todo, to do
+    contact, customer: client, buyer, person, lead, prospect, address book
+    deal, opportunity: sale, contract, negotiation
+    merge: duplicate records, in our list twice, same person
+    invoice: bill, charge for, bill the
+    refund: money back, give back, reimburse, pay back
+    payment, charge: pay, checkout, debit, transaction
+    subscription: plan, membership
+    balance: how much money, funds
+    order, cart: purchase, buy, shopping
+    object, bucket: cloud storage, s3, blob
+    link, presign, share: share a file, share with, give access, temporary access
+    image, container: docker image, dockerfile
+    prune, clean: clear out, free space, eat up disk, unused
+    alert, alarm: warning, incident, page me
+    silence, mute: shut up, quiet, snooze
+    dashboard, graph: panel, board
+    exception, error, trace: stack trace, crash report, crashes, bug report
+    run, workflow, pipeline: build, ci, github action, job, deployment
+    rerun, retry: again, try again, once more
+    cancel: abort, call off
+    transition, status: move to done, close, resolve, mark as, finish, is done
+    worklog, log time: hours, time spent, timesheet, book hours
+    directions, route: get from, way to, how do i get, drive to, navigate to
+    place, search: restaurant, shop, hotel, near me, nearby, sight
+    geocode, coordinates: latitude of, where is, lat long
+    turn on, on: switch on, light up
+    turn off, off: switch off, lights out
+    thermostat, temperature: warmer, colder, heating, cooler, heat, degrees
+    lock: shut the door, unlock
+    play: listen to, put on song, music
+    playlist: mix, compilation
+    volume: louder, quieter, loud, sound
+    transcribe, speech: write down, what was said, recording, dictation, subtitles, minutes of
+    synthesize, voice: read aloud, read out, speak, say aloud
+    ocr, recognise text, text picture: words on photo, words on this, read a scan, scanned
+    background: cut out, backdrop
+    convert, format: turn into, turn these, change format
+    translate, language: translation, other language, in english
+    forecast, weather: umbrella, tomorrow, rain, sunny, snow, temperature outside
+    record, dns: domain, subdomain, nameserver
+    rotate: renew, replace credential
+    deploy, release: ship, roll out, go live
     secret: credential, password, api key
     multiple, single commit: one go, in one go, at once, in bulk, several
 """

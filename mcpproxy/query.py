@@ -40,6 +40,8 @@ LITERALS = (
 )
 """Things themselves, and words for them: no tool is described by somebody's address."""
 
+PARTICLES = frozenset("away out off on up down back aside over in".split())
+
 PREFIX = re.compile("(?:sub|un|re|non|multi|auto|pre)(?=.{4})")
 
 
@@ -89,8 +91,9 @@ def concepts(query: str, vocabulary: Words, count: Count) -> list[Concept]:
 
 def split(query: str, count: Count) -> Iterator[str]:
     text = fold(query[:LONGEST_QUERY])
-    for literal, word in LITERALS:
-        text = literal.sub(word, text)
+    if " " in text.strip():  # alone, `git.log` is a name
+        for literal, word in LITERALS:
+            text = literal.sub(word, text)
     for token in TOKEN.findall(text):
         found = parts(token)
         # What `parts` adds for two in one is only worth asking for if somebody writes it.
@@ -105,6 +108,11 @@ def phrases(asked: list[str], count: Count) -> Iterator[Concept]:
         for at in range(len(asked) - size + 1):
             meanings = PHRASES.get(tuple(stems[at : at + size]), ())
             if forms := others(meanings, count):
+                yield Concept(forms)
+    # What stands between a verb and its particle: `throw everything away`.
+    for at, particle in enumerate(asked):
+        for verb in stems[max(at - 4, 0) : max(at - 1, 0)] if particle in PARTICLES else ():
+            if forms := others(PHRASES.get((verb, particle), ()), count):
                 yield Concept(forms)
 
 
@@ -128,9 +136,11 @@ def meant(word: str, vocabulary: Words, count: Count) -> Concept | None:
 def others(meanings: Iterable[str], count: Count) -> tuple[Form, ...]:
     forms: list[Form] = []
     for meaning in meanings:
-        words = tuple(meaning.split())
-        if len(forms) < MOST_FORMS and all(map(count, words)):
-            forms.append(Form(words, OTHER_WORD * FADING ** len(forms)))
+        said = meaning.split()
+        there = tuple(word for word in said if count(word))
+        if there and len(forms) < MOST_FORMS:
+            part = len(there) / len(said)
+            forms.append(Form(there, OTHER_WORD * part * FADING ** len(forms)))
     return tuple(forms)
 
 
