@@ -6,17 +6,24 @@ Takes a tool as it was listed on the wire; whatever is wrong with it, there is a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mcpproxy.names import spelled
 from mcpproxy.typings import ANYTHING, RESERVED, Types, key, one_line, quoted, required_names
 
-LONGEST_SIGNATURE = 240
+LONGEST_SIGNATURE = 120
 LONGEST_RETURN = 200
+LONGEST_TYPE = 50
 LONGEST_NOTE = 120
-"""Characters of a parameter's description."""
+"""Characters of a parameter's description, where there is room."""
+
+NOTES = 200
+"""Characters of all parameters' descriptions together, for a model: those of required ones come first."""
+
+SHORT_NOTE = 70
+SHORTEST_NOTE = 30
 
 
 class Described(Protocol):
@@ -37,20 +44,38 @@ class Parameter:
 
     @property
     def written(self) -> str:
-        return f"{key(self.name)}{'' if self.required else '?'}: {self.type}"
+        return f"{key(self.name)}{'' if self.required else '?'}: {outlined(self.type)}"
 
-    def described(self) -> dict[str, Any]:
-        """As JSON data; what is not known is left out."""
-        found: dict[str, Any] = {"name": self.name, "type": self.type, "required": self.required}
-        if isinstance(self.schema, Mapping):
-            if "default" in self.schema:
-                found["default"] = self.schema["default"]
-            note = one_line(self.schema.get("description"), LONGEST_NOTE)
-            if form := one_line(self.schema.get("format"), 30):
-                note = f"{note} ({form})" if note else form
-            if note:
-                found["description"] = note
+    def described(self, longest: int) -> dict[str, Any]:
+        """As JSON data; what is not known is left out, and of its description what is longer."""
+        found: dict[str, Any] = {
+            "name": self.name,
+            "type": outlined(self.type),
+            "required": self.required,
+        }
+        if isinstance(self.schema, Mapping) and "default" in self.schema:
+            found["default"] = self.schema["default"]
+        if note := self.note(longest):
+            found["description"] = note
         return found
+
+    def note(self, longest: int) -> str:
+        """What its schema says of it, in so many characters at most."""
+        if not isinstance(self.schema, Mapping) or not longest:
+            return ""
+        note = one_line(self.schema.get("description"), longest)
+        if form := one_line(self.schema.get("format"), 30):
+            return f"{note} ({form})" if note else form
+        return note
+
+
+def outlined(type: str) -> str:
+    """A type without its insides where it is long; it stands whole in the declaration."""
+    if len(type) <= LONGEST_TYPE:
+        return type
+    if type.endswith("[]"):
+        return "object[]" if type.startswith(("{", "({")) else "unknown[]"
+    return "string" if type.startswith('"') else "object" if type.startswith("{") else "unknown"
 
 
 def name_of(tool: Described) -> str:
@@ -64,7 +89,7 @@ def title_of(tool: Described) -> str:
     return title if isinstance(title, str) else ""
 
 
-def summary(tool: Described, longest: int = 120) -> str:
+def summary(tool: Described, longest: int = 90) -> str:
     """One line on what the tool does: the first sentence of its description, or its title."""
     text = one_line(tool.definition.get("description"), 1000) or one_line(title_of(tool), longest)
     sentence, stop, _ = text.partition(". ")
@@ -100,6 +125,16 @@ def parameters(tool: Described) -> list[Parameter]:
         Parameter(str(name), types.of(one), str(name) in required, one)
         for name, one in properties.items()
     ]
+
+
+def listed(found: Sequence[Parameter]) -> list[dict[str, Any]]:
+    """Parameters as JSON data, described as far as there is room."""
+    room, longest = NOTES, dict.fromkeys((each.name for each in found), 0)
+    for parameter in sorted(found, key=lambda each: not each.required):
+        if room >= SHORTEST_NOTE:
+            longest[parameter.name] = min(SHORT_NOTE, room)
+            room -= len(parameter.note(SHORT_NOTE))
+    return [parameter.described(longest[parameter.name]) for parameter in found]
 
 
 def returned(tool: Described) -> str | None:

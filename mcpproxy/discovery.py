@@ -16,6 +16,7 @@ from mcpproxy.approvals import command, why_held
 from mcpproxy.declarations import (
     call_line,
     declaration,
+    listed,
     name_of,
     parameters,
     returned,
@@ -41,7 +42,7 @@ MOST_SELECTIONS = 64
 """Views of the catalog for which it is kept what of the index they show."""
 
 MOST_FUNCTIONS = 20
-LONGEST_DESCRIPTION = 500
+LONGEST_DESCRIPTION = 240
 NAMES_BUDGET = 8000
 """Characters of tool names in `list_servers`."""
 
@@ -239,8 +240,8 @@ def described(tool: Tool) -> Json:
         "description": one_line(tool.definition.get("description"), LONGEST_DESCRIPTION),
         "declaration": declaration(tool),
         "call": call_line(tool),
-        "parameters": [parameter.described() for parameter in parameters(tool)],
-        "returns": result if result is not None else "not declared: look at one result first",
+        "parameters": listed(parameters(tool)),
+        "returns": result if result is not None else "not declared",
     }
     hints = tool.definition.get("annotations")
     if isinstance(hints, Mapping) and hints:

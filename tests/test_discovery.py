@@ -121,7 +121,7 @@ def test_a_tool_is_described_whole(demo):
             {"name": "unit", "type": '"m" | "km"', "required": False, "default": "m"},
             {"name": "at", "type": "string", "required": False, "description": "date-time"},
         ],
-        "returns": "not declared: look at one result first",
+        "returns": "not declared",
     }
 
 
