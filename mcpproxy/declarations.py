@@ -13,13 +13,13 @@ from typing import Any, Protocol
 from mcpproxy.names import spelled
 from mcpproxy.typings import ANYTHING, RESERVED, Types, key, one_line, quoted, required_names
 
-LONGEST_SIGNATURE = 120
+LONGEST_SIGNATURE = 90
 LONGEST_RETURN = 200
 LONGEST_TYPE = 50
 LONGEST_NOTE = 120
 """Characters of a parameter's description, where there is room."""
 
-NOTES = 200
+NOTES = 160
 """Characters of all parameters' descriptions together, for a model: those of required ones come first."""
 
 SHORT_NOTE = 70
@@ -89,7 +89,7 @@ def title_of(tool: Described) -> str:
     return title if isinstance(title, str) else ""
 
 
-def summary(tool: Described, longest: int = 90) -> str:
+def summary(tool: Described, longest: int = 80) -> str:
     """One line on what the tool does: the first sentence of its description, or its title."""
     text = one_line(tool.definition.get("description"), 1000) or one_line(title_of(tool), longest)
     sentence, stop, _ = text.partition(". ")

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 BENCH = Path(__file__).parents[1] / "scripts" / "bench"
-COUNTS = {"overhead": 3, "kernels": 1, "memory": 10, "cli": 1, "fleet": 2, "kills": 2}
+COUNTS = {
+    "overhead": 3,
+    "kernels": 1,
+    "memory": 10,
+    "cli": 1,
+    "fleet": 2,
+    "kills": 2,
+    "search": 100,
+}
 NEEDS_PROC = {"fleet", "kills"}
 READABLE = sys.platform == "linux" and os.getuid() == 0
 
@@ -72,3 +80,9 @@ def test_fleet_compares_connecting_with_bare_starts_and_counts_what_servers_cost
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 def test_kills_lose_and_double_nothing(shown):
     assert "without an end" in shown("kills")
+
+
+def test_search_says_how_well_and_how_quickly_tools_are_found(shown):
+    table = shown("search")
+    for what in ("words alone", "recall@5", "paraphrase", "At 100 tools", "p50 ms"):
+        assert what in table
