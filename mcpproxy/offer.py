@@ -98,7 +98,7 @@ SEARCH_TOOLS: dict[str, Any] = {
     "title": "Find tools",
     "description": "Find tools of the connected servers by what they do, by name or by parameter. "
     "Returns the best server:tool names, each with one line and its TypeScript signature, and how "
-    "many more there are. Next: get_functions for details, code_execution to call them.",
+    "many more there are; and kept code that fits. Next: get_functions for details, code_execution to call them.",
     "inputSchema": {
         "type": "object",
         "properties": {
@@ -165,7 +165,10 @@ RUN_CACHED_CODE: dict[str, Any] = {
     "inputSchema": {
         "type": "object",
         "properties": {
-            "cache_id": {"type": "string", "description": "Id of the kept code"},
+            "cache_id": {
+                "type": "string",
+                "description": "From an earlier reply, or from kept_code of search_tools",
+            },
             "params": {
                 "type": "object",
                 "description": "Values that replace those of the original `input`",

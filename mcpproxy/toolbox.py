@@ -18,7 +18,7 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from mcpproxy import gates, logs, offer
+from mcpproxy import gates, jsonc, logs, offer
 from mcpproxy.asking import Asker, Desk
 from mcpproxy.discovery import near_names
 from mcpproxy.errors import CallError, Refused
@@ -240,6 +240,11 @@ class Tools:
         if "cursor" in call.arguments and take("name") is None:
             return await self._read_on(call)
         name, args = take("name"), take("args", take("arguments"))
+        if args is None and isinstance(text := take("args_json"), str):
+            try:
+                args = jsonc.strict(text)
+            except ValueError as error:
+                raise ValueError(f"args_json is not JSON: {error}") from error
         server, tool = take("server"), take("tool")
         if name is None and isinstance(server, str) and isinstance(tool, str):
             name = str(ToolId(server, tool))

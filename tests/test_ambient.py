@@ -111,6 +111,7 @@ NAMES = [
         ),
     ],
 )  # fmt: skip
+@pytest.mark.threat("U4")
 def test_whatever_servers_say_it_is_typescript(oxc, one):
     text = ambient(one).encode("utf-8", "replace").decode()
     answer = oxc.answer(text + "\nconst declared: number = 1;")

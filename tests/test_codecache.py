@@ -191,6 +191,7 @@ def seen(tmp_path):
     found.kept.cache.close()
 
 
+@pytest.mark.threat("L8")
 def test_code_is_its_owners_and_administrators_see_all(seen):
     cache_id = seen.kept.keep(SECRET, BOB)
     assert (seen.sees(BOB), seen.sees(LOCAL), seen.sees(EVE)) == ((1, 1), (1, 1), (0, 0))
@@ -206,6 +207,7 @@ def test_code_is_its_owners_and_administrators_see_all(seen):
     assert (seen.sees(BOB), seen.sees(EVE)) == ((1, 1), (0, 0))
 
 
+@pytest.mark.threat("L8")
 def test_code_that_calls_what_its_owner_may_no_longer_see_is_not_there(seen):
     cache_id = seen.kept.keep(SECRET, BOB)
     seen.seen["bob"] = catalog(demo=["echo"])

@@ -89,6 +89,7 @@ def test_data_that_fits_stays():
     assert Pages().first(twice, len(json.dumps(ROWS)), "bob") == (twice, None)
 
 
+@pytest.mark.threat("L8")
 def test_a_rest_is_for_its_caller_and_for_a_while():
     now = [0.0]
     pages = Pages(lambda: now[0])
@@ -111,6 +112,7 @@ def test_a_rest_is_for_its_caller_and_for_a_while():
         pages.next(cut.cursor, 2, "bob")
 
 
+@pytest.mark.threat("L8")
 def test_memory_is_bounded_for_each_and_for_all():
     pages = Pages(most=40_000, most_each=10_000)
 

@@ -371,6 +371,7 @@ async def test_a_schema_is_promised_only_for_results_that_are_never_cut(daemon, 
         ({"name": "demo:echo", "args": {"a": 1}}, {"a": 1}),
         ({"name": "demo__echo", "arguments": {"a": 1}}, {"a": 1}),
         ({"server": "demo", "tool": "echo"}, {}),
+        ({"name": "demo:echo", "args_json": '{"a": 1}'}, {"a": 1}),
     ],
 )
 async def test_call_tool_calls(daemon, tmp_path, arguments, called):
@@ -386,6 +387,8 @@ async def test_call_tool_calls(daemon, tmp_path, arguments, called):
         ({"name": 7}, "name must be"),
         ({"name": "demo:echo", "args": []}, "args must be an object"),
         ({"name": "demo:ecko"}, "demo:echo"),
+        ({"name": "demo:echo", "args_json": "{"}, "args_json is not JSON"),
+        ({"cursor": 7}, "cursor must be a string"),
     ],
 )
 async def test_call_tool_says_what_is_wrong(daemon, tmp_path, arguments, part):
@@ -427,6 +430,18 @@ async def test_discovery_is_asked_under_its_usual_names(daemon, tmp_path, name, 
         result = await client.call_tool(name, arguments)
     assert daemon.discovery.asked == [asked]
     assert json.loads(said(result)) and not result.is_error
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/call", "/mcp/all"])
+async def test_our_tools_can_be_called_on_every_face(daemon, tmp_path, path):
+    async with connected(daemon, tmp_path, "http", "2026-07-28", path) as client:
+        results = [
+            await client.call_tool("execute_code", {"code": "1"}),
+            await client.call_tool("list_servers", {}),
+            await client.call_tool("call_tool", {"name": "demo:echo"}),
+            await client.call_tool("run_cached_code", {"cache_id": "kept"}),
+        ]
+    assert [result.is_error for result in results] == [False] * 4
 
 
 @pytest.mark.parametrize("name", ["execute_code", "run_code"])

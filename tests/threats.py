@@ -154,6 +154,12 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_access::test_an_operator_s_act_is_nobody_else_s",
         "test_access::test_no_tool_over_mcp_is_an_operator_s_act",
     ),
+    "L8": (
+        "test_codecache::test_code_is_its_owners_and_administrators_see_all",
+        "test_codecache::test_code_that_calls_what_its_owner_may_no_longer_see_is_not_there",
+        "test_paging::test_a_rest_is_for_its_caller_and_for_a_while",
+        "test_paging::test_memory_is_bounded_for_each_and_for_all",
+    ),
     # the record of it all
     "J1": (
         "test_activity::test_a_daemon_that_is_killed_under_load_has_a_record_of_all_that_it_answered",
@@ -187,6 +193,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_typings::test_hostile_schemas_end",
         "test_typings::test_a_line_cannot_end_a_comment_or_be_long",
         "test_catalog::test_a_definition_of_any_shape_can_be_read",
+        "test_ambient::test_whatever_servers_say_it_is_typescript",
     ),
     "U6": (
         "test_auth_command::test_a_daemon_logs_in_and_out",
