@@ -18,6 +18,7 @@ COUNTS = {
     "fleet": 2,
     "kills": 2,
     "search": 100,
+    "toolpack": 1,
 }
 NEEDS_PROC = {"fleet", "kills"}
 READABLE = sys.platform == "linux" and os.getuid() == 0
@@ -63,6 +64,11 @@ def test_overhead_compares_executions_and_calls_with_the_least_there_could_be(sh
     table = shown("overhead")
     for what in ("bare ASGI echo", "16 at once", "SDK client", "bare line-based client", "ideal"):
         assert what in table
+
+
+def test_toolpack_compares_tools_with_the_bare_programs(shown):
+    table = shown("toolpack")
+    assert "cli: cat, kept" in table and "ratio of medians" in table
 
 
 @pytest.mark.skipif(not READABLE, reason="only root may read the memory of VMs, on Linux")

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from email.message import Message
-from functools import cache
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import anyio
 import httpcore2
 
+from mcpproxy.upstream.tls import trust
 from mcpproxy.upstream.toolpack.addresses import Address, permitted
 from mcpproxy.upstream.toolpack.endpoints import Request
 from mcpproxy.upstream.toolpack.failure import Failure
@@ -89,7 +88,7 @@ async def _exchange(request: Request, allow_hosts: frozenset[str], largest: int)
     headers = [("Accept-Encoding", "identity"), *request.headers]
     backend = Guarded(allow_hosts)
     try:
-        async with httpcore2.AsyncConnectionPool(_trust(), network_backend=backend) as pool:
+        async with httpcore2.AsyncConnectionPool(trust(), network_backend=backend) as pool:
             async with pool.stream(
                 request.method,
                 request.url.encode("ascii"),
@@ -111,12 +110,6 @@ async def _exchange(request: Request, allow_hosts: frozenset[str], largest: int)
         raise Failure("EINTERNAL", f"{request.host} can't be reached: {error}") from error
     except UnicodeEncodeError as error:
         raise Failure("EINTERNAL", "it was redirected to something that is no URL") from error
-
-
-@cache
-def _trust() -> ssl.SSLContext:
-    """One for all: making it takes 28 ms."""
-    return ssl.create_default_context()
 
 
 # ── where a connection may go ───────────────────────────────────────────────────────────────────
