@@ -22,6 +22,7 @@ import anyio
 import anyio.abc
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -46,7 +47,7 @@ LOG_LEVEL = "log level"
 
 MOST_ROUNDS = 20
 KEPT_SECONDS = 300.0
-"""How long a call waits for its client to come back with an answer."""
+"""How long a question waits for its client's answer; the call's own time stands still meanwhile."""
 MOST_KEPT = 1000
 TOKEN = "mcpproxy-question:"  # noqa: S105
 """How the `requestState` of our own questions begins."""
@@ -85,7 +86,8 @@ class Asker:
             if ctx.session.can_send_request:
 
                 async def channel(method: str, params: Json) -> Json:
-                    return await outbound.send_raw_request(method, params, None)
+                    within: CallOptions = {"timeout": KEPT_SECONDS}
+                    return await outbound.send_raw_request(method, params, within)
 
         declared = declared if isinstance(declared, Mapping) and (modern or channel) else {}
         return cls(

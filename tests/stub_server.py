@@ -120,7 +120,11 @@ def options() -> argparse.Namespace:
     )
     flag("--mute", action="store_true", help="never answer anything")
     flag("--slow-init", type=float, default=0, metavar="SECONDS", help="before the first answer")
-    flag("--deaf-to-pings", action="store_true", help="don't answer pings")
+    flag(
+        "--deaf-to-pings",
+        action="store_true",
+        help="don't answer pings, nor the first question a second time",
+    )
     flag("--noise", action="store_true", help="write garbage on stdout between messages")
     flag(
         "--flood", type=int, default=0, metavar="BYTES", help="write so much to stderr at the start"
@@ -162,6 +166,7 @@ class Stub:
         self.listeners: list[object] = []
         self.followed: dict[object, list[str]] = {}
         self.level = ""
+        self.met = False
         self.handshake = False
         self.reset()
 
@@ -226,7 +231,10 @@ class Stub:
                     protocolVersion=LEGACY, capabilities=capabilities, serverInfo=INFO,
                     instructions=self.options.instructions,
                 )  # fmt: skip
+            case "server/discover" if self.options.deaf_to_pings and self.met:
+                return None
             case "server/discover":
+                self.met = True
                 return stamped(
                     supportedVersions=[MODERN], capabilities=capabilities, ttlMs=0,
                     cacheScope="private", instructions=self.options.instructions,

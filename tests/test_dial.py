@@ -102,6 +102,10 @@ async def test_a_name_with_slashes_logs_into_the_folder_of_logs(tmp_path):
 # ── HTTP ────────────────────────────────────────────────────────────────────────────────────────
 
 
+BIG = 3 << 20
+"""More than the SDK takes in one event unless it is told otherwise."""
+
+
 class Remote:
     """A server on HTTP: what was asked of it, and where it is."""
 
@@ -116,7 +120,7 @@ class Remote:
         async def listing(context: Any, params: Any = None) -> ListToolsResult:
             tools = [
                 WireTool(name=name, input_schema={"type": "object"})
-                for name in ("echo", "hang", "forget")
+                for name in ("echo", "hang", "forget", "big")
             ]
             for name, kind in (("headed", "string"), ("beheaded", "number")):
                 part = {"part": {"type": kind, "x-mcp-header": "Part"}}
@@ -135,7 +139,8 @@ class Remote:
                 finally:
                     self.cancelled.set()
             self.seen.append(params.name)
-            return CallToolResult(content=[TextContent(type="text", text="hi")])
+            text = "x" * BIG if params.name == "big" else "hi"
+            return CallToolResult(content=[TextContent(type="text", text=text)])
 
         return Server("remote", version="1", on_list_tools=listing, on_call_tool=calling)
 
@@ -216,6 +221,41 @@ async def test_calls_and_cancellations_go_over_http(tmp_path, kind, settings, ve
             await remote.cancelled.wait()
 
 
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [("streamable", {}), ("streamable", {"era": "legacy"}), ("sse", {"protocol": "sse"})],
+)
+async def test_a_large_result_comes_over_http(tmp_path, kind, settings):
+    remote = Remote()
+    async with (
+        serving(getattr(remote, kind)(), remote),
+        open_stubs(tmp_path, at(remote, **settings)) as fleet,
+    ):
+        (block,) = (await fleet.call("remote", "big", {}))["content"]
+        assert len(block["text"]) == BIG
+        assert await fleet.call("remote", "echo", {})
+
+
+async def test_a_message_that_an_sse_server_does_not_take_fails_its_call_at_once(tmp_path):
+    remote = Remote()
+    app, broken = remote.sse(), False
+
+    async def either(scope: Any, receive: Any, send: Any) -> None:
+        posting = scope["type"] == "http" and scope["method"] == "POST"
+        await (Response("no", status_code=500) if posting and broken else app)(scope, receive, send)
+
+    async with (
+        serving(either, remote),
+        open_stubs(tmp_path, at(remote, protocol="sse")) as fleet,
+    ):
+        assert await fleet.call("remote", "echo", {})
+        broken = True
+        with anyio.fail_after(5), pytest.raises(CallError, match="HTTP 500"):
+            await fleet.call("remote", "echo", {})
+        broken = False
+        assert await fleet.call("remote", "echo", {})
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 429, 500, 503])
 @pytest.mark.parametrize("protocol", ["auto", "http", "sse"])
 @pytest.mark.threat("L3")
@@ -248,6 +288,18 @@ async def test_a_server_that_asks_for_a_pause_gets_it(
             assert 70_000 < (caught.value.retry_after_ms or 0) <= 77_000
         assert len(remote.headers) == 1
         assert 70 < fleet.status()[0]["next_attempt_in_seconds"] <= 77
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+@pytest.mark.parametrize("protocol", ["auto", "http", "sse"])
+async def test_a_server_that_takes_no_requests_gets_one_each_attempt(tmp_path, status, protocol):
+    remote = Remote()
+    async with (
+        serving(remote.refusing(status), remote),
+        open_stubs(tmp_path, at(remote, protocol=protocol)) as fleet,
+    ):
+        assert fleet.status()[0]["next_attempt_in_seconds"] <= 1.2
+        assert len(remote.headers) == 1
 
 
 async def test_a_call_that_is_refused_for_a_while_says_for_how_long(tmp_path):

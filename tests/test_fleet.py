@@ -230,6 +230,15 @@ async def test_a_response_that_breaks_the_protocol_fails_its_call_at_once(tmp_pa
 
 
 @pytest.mark.threat("U1")
+async def test_a_second_answer_to_a_call_is_nobodys(tmp_path):
+    answer = '{"jsonrpc":"2.0","id":%ID%,"result":{"content":[],"n":'
+    async with fleet_of(tmp_path) as fleet:
+        line = f"{answer}1}}}}\n{answer}2}}}}"
+        assert (await fleet.call("stub", "line", {"line": line}))["n"] == 1
+        for n in range(3):
+            assert (await fleet.call("stub", "echo", {"n": n}))["structuredContent"] == {"n": n}
+
+
 async def test_lines_that_are_no_messages_do_no_harm(tmp_path):
     async with fleet_of(tmp_path, "--noise") as fleet:
         assert (await fleet.call("stub", "noise", {}))["content"][0]["text"] == "after the noise"
@@ -344,17 +353,11 @@ async def test_a_server_that_says_nothing_is_given_up_after_its_init_timeout(tmp
     assert error == "it did not answer within 0.1 s (init_timeout)"
 
 
-async def test_a_server_that_does_not_answer_pings_is_connected_anew(tmp_path):
+@ERAS
+async def test_a_server_that_does_not_answer_pings_is_connected_anew(tmp_path, era):
     starts = tmp_path / "starts"
-    async with fleet_of(
-        tmp_path,
-        "--era",
-        "legacy",
-        "--deaf-to-pings",
-        "--starts",
-        str(starts),
-        health_check_interval=20,
-    ) as fleet:
+    flags = ("--era", era, "--deaf-to-pings", "--starts", str(starts))
+    async with fleet_of(tmp_path, *flags, health_check_interval=20) as fleet:
         await until(lambda: len(starts.read_text(encoding="ascii").split()) >= 2)
         assert fleet is not None
 
@@ -644,6 +647,24 @@ async def test_the_wait_for_a_server_that_ignores_the_first_question_is_paid_onc
         with anyio.fail_after(10):
             await fleet.restart("stub")
             assert await fleet.call("stub", "ping", {})
+
+
+async def test_a_lazy_server_is_not_probed_anew_when_the_daemon_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(era_module, "PROBE_SECONDS", 0.1)
+    server = stub("--era", "legacy", "--silent", lazy=True)
+    (state := tmp_path / "state").mkdir()
+    for probe in (0.1, 60.0):
+        monkeypatch.setattr(era_module, "PROBE_SECONDS", probe)
+        async with open_stubs(tmp_path, server, state=state) as fleet:
+            with anyio.fail_after(10):
+                assert await fleet.call("stub", "ping", {})
+            await until(lambda: any((state / "listings").glob("*.json")))
+    monkeypatch.setattr(link, "ERA_SECONDS", 0.0)
+    monkeypatch.setattr(era_module, "PROBE_SECONDS", 0.1)
+    async with open_stubs(tmp_path, server, state=state) as fleet:
+        began = anyio.current_time()
+        assert await fleet.call("stub", "ping", {})
+        assert anyio.current_time() - began > 0.1
 
 
 @pytest.mark.parametrize(

@@ -330,6 +330,19 @@ async def test_a_question_reaches_the_client_that_made_the_call(tmp_path, era, s
     assert told.get("state") == ("s:1" if server_era == "modern" else None)
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_time_of_a_call_stands_still_while_somebody_thinks(tmp_path, era):
+    async def think(context, params):
+        await anyio.sleep(0.4)
+        return await answer(context, params)
+
+    server = shelf("red", era="legacy", call_tool_timeout=200)
+    async with library(tmp_path, server, era=era, elicitation_callback=think) as client:
+        assert json.loads(said(await client.call_tool("red__ask", {})))["action"] == "accept"
+        late = await client.call_tool("red__sleep", {"ms": 5000})
+        assert "call_tool_timeout" in said(late)
+
+
 async def test_a_modern_question_passes_through_as_it_is(tmp_path):
     async with library(tmp_path, shelf("red"), elicitation_callback=answer) as client:
         asked = await client.session.call_tool("red__ask", {}, allow_input_required=True)

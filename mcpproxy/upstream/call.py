@@ -12,6 +12,10 @@ from mcp.shared.exceptions import MCPError
 from mcpproxy.errors import CallError
 from mcpproxy.upstream.connection import NO_ANSWER, Connection, Json
 from mcpproxy.upstream.link import Link
+from mcpproxy.upstream.patience import Patience
+
+Send = Callable[[Connection, Patience], Awaitable[Json]]
+"""Makes the request on a connection; whoever it asks meanwhile is asked through the patience."""
 
 SESSION_GONE = ("Session not found", "Session terminated")
 """What a server says, with HTTP's 404, that has forgotten us; it has done nothing."""
@@ -28,7 +32,7 @@ class Call:
         self,
         link: Link,
         what: str,
-        send: Callable[[Connection], Awaitable[Json]],
+        send: Send,
         started: Callable[[], None],
         gate: Callable[[], object] | None,
     ) -> None:
@@ -67,8 +71,9 @@ class Call:
         link.calls += 1
         link.used_at = anyio.current_time()
         try:
-            with anyio.move_on_after(seconds):
-                return await self.send(connection)
+            patience = Patience(seconds)
+            with patience.scope:
+                return await self.send(connection, patience)
         finally:
             link.calls -= 1
             link.used_at = anyio.current_time()

@@ -366,7 +366,7 @@ async def open_connection(
             dispatcher,
             expected,
             sure=sure,
-            unwanted=lambda: line.wanted_pause() is not None or line.locked(),
+            unwanted=lambda: line.busy() or line.locked(),
         )
         opened = Connection(line, dispatcher, session, changed, era)
         yield opened

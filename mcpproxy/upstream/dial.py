@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import httpx2
-from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
@@ -26,6 +25,7 @@ from mcpproxy.redaction import SECRET_NAME, SECRETS, likely
 from mcpproxy.upstream.grant import Bearer, Grant
 from mcpproxy.upstream.inside import open_inside
 from mcpproxy.upstream.references import INHERITED, REFERENCE, References, Unreachable
+from mcpproxy.upstream.sse import open_sse
 from mcpproxy.upstream.stdio import Program, open_child
 from mcpproxy.upstream.tls import trust
 
@@ -47,6 +47,8 @@ STATUS = {
     429: "it has had too many requests (HTTP 429)",
 }
 
+BUSY = (429, 502, 503, 504)
+
 
 @dataclass(slots=True)
 class Line:
@@ -60,6 +62,8 @@ class Line:
     """Seconds for which the server, refusing a request, asked to be left alone."""
     locked: Callable[[], bool] = lambda: False
     """Whether the server lets nobody in with what we have, whatever is asked."""
+    busy: Callable[[], bool] = lambda: False
+    """Whether the server, or what stands before it, takes no requests now, whatever is asked."""
 
 
 @dataclass(slots=True)
@@ -91,6 +95,7 @@ class Answered:
             partial(self.account, grant),
             lambda: self.pause,
             lambda: self.status == 401,
+            lambda: self.status in BUSY,
         )
 
 
@@ -205,7 +210,6 @@ def _note(handler: logging.Handler, lines: list[str]) -> None:
 def _client(
     answered: Answered,
     headers: dict[str, str],
-    timeout: httpx2.Timeout | None = None,
     auth: httpx2.Auth | None = None,
 ) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
@@ -264,17 +268,10 @@ async def _sse(
     url, headers = address(settings, references)
     await grant.load()
     answered = Answered()
-
-    def client(
-        headers: dict[str, Any] | None = None,
-        timeout: httpx2.Timeout | None = None,
-        auth: httpx2.Auth | None = None,
-    ) -> httpx2.AsyncClient:
-        return _client(answered, headers or {}, timeout, auth)
-
-    async with sse_client(
-        url, headers=headers, httpx_client_factory=client, auth=bearer(settings, grant, url)
-    ) as streams:
+    async with (
+        _client(answered, headers, auth=bearer(settings, grant, url)) as client,
+        open_sse(client, url, settings.name) as streams,
+    ):
         yield answered.line("sse", streams, grant)
 
 

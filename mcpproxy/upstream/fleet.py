@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -20,12 +20,13 @@ from mcpproxy.baseline import Baseline
 from mcpproxy.catalog import EMPTY, Catalog, Server
 from mcpproxy.errors import CallError
 from mcpproxy.policy import LOCAL
-from mcpproxy.upstream.call import Call, connect
+from mcpproxy.upstream.call import Call, Send, connect
 from mcpproxy.upstream.connection import Client, Connection, Json, Progress
 from mcpproxy.upstream.limits import Limiter
 from mcpproxy.upstream.link import Link
 from mcpproxy.upstream.login import Login
 from mcpproxy.upstream.logins import Logins
+from mcpproxy.upstream.patience import Patience
 from mcpproxy.upstream.references import References, named
 from mcpproxy.upstream.terms import dialled, limits, terms
 from mcpproxy.vault import Vault
@@ -310,8 +311,9 @@ class Fleet:
         call has no effect. Cancelling this cancels the call upstream. Raises `CallError`.
         """
 
-        async def send(connection: Connection) -> Json:
-            return await connection.call(tool, arguments, meta, progress, client)
+        async def send(connection: Connection, patience: Patience) -> Json:
+            asked = patience.around(client)
+            return await connection.call(tool, arguments, meta, progress, asked)
 
         return await self._take(server, tool, send, started, gate)
 
@@ -330,8 +332,9 @@ class Fleet:
         Raises `CallError`, and `MCPError` where the server itself refused.
         """
 
-        async def send(connection: Connection) -> Json:
-            return await connection.exchange(method, dict(params), meta, progress, client)
+        async def send(connection: Connection, patience: Patience) -> Json:
+            asked = patience.around(client)
+            return await connection.exchange(method, dict(params), meta, progress, asked)
 
         return await self._take(server, method, send, _nothing, None)
 
@@ -344,7 +347,7 @@ class Fleet:
         self,
         server: str,
         what: str,
-        send: Callable[[Connection], Awaitable[Json]],
+        send: Send,
         started: Callable[[], None],
         gate: Gate | None,
     ) -> Json:

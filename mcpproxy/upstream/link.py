@@ -37,7 +37,7 @@ from mcpproxy.upstream.dial import (
 )
 from mcpproxy.upstream.era import Era
 from mcpproxy.upstream.grant import Grant
-from mcpproxy.upstream.listing import Shelf
+from mcpproxy.upstream.listing import Found, Shelf
 from mcpproxy.upstream.references import References, Unreachable
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ PINGS = 3
 """Unanswered pings after which a connection is given up."""
 LONGEST_RETRY_AFTER = 3600.0
 """Seconds that a server may have us wait for the next attempt."""
+ERA_SECONDS = 86_400.0
+"""How long the era that a server was found to speak is taken for granted across our own restarts."""
 SHORTEST_HOLD = 10.0
 """Seconds between two listings, however short a server says that its list holds."""
 
@@ -110,6 +112,8 @@ class Link:
         self._changed = changed
         self._connection: Connection | None = None
         self._era: Era | None = None
+        self._found: Found | None = None
+        """The era, and when the server was last asked for it."""
         self._way: Way | None = None
         self._delay = FIRST_DELAY
         self._failed_at = self._ready_at = self._not_before = -math.inf
@@ -180,6 +184,8 @@ class Link:
             tools = merged(self.settings.name, {}, kept.tools)
             self.listed_at = kept.at
             self._show(replace(self.seen, tools=tools, instructions=kept.instructions))
+            if kept.era is not None and 0 <= time.time() - kept.era.at < ERA_SECONDS:
+                self._found, self._era = kept.era, kept.era.era
         if self.settings.lazy:
             self._lie_down()
             self.settled.set()
@@ -231,7 +237,7 @@ class Link:
                 return None
             if self._trying:
                 self._failed_at = anyio.current_time()
-                self._era = self._way = None
+                self._era = self._way = self._found = None
             self._show(replace(self.seen, state="down", error=str(error)))
             return error.wait
         finally:
@@ -309,6 +315,8 @@ class Link:
         self, connection: Connection, way: Way, definitions: Iterable[Mapping[str, Any]]
     ) -> None:
         self._connection = connection
+        if self._found is None or connection.era != self._era:
+            self._found = Found(connection.era, time.time())
         self._era, self._way, self._ready_at = connection.era, way, anyio.current_time()
         tools = merged(self.settings.name, self.seen.tools, definitions)
         logger.info(
@@ -343,7 +351,7 @@ class Link:
             tasks.start_soon(self._stay_logged_in, connection)
             if self.settings.lazy:
                 tasks.start_soon(self._let_go_when_idle, connection)
-            if connection.era == "legacy":
+            if connection.era == "legacy" or connection.line.way == "stdio":
                 tasks.start_soon(self._ping, connection)
             await connection.ended.wait()
             tasks.cancel_scope.cancel()
@@ -372,7 +380,7 @@ class Link:
         seen = self.seen
         tools = [tool.definition for tool in seen.tools.values()]
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._shelf.save, tools, seen.instructions)
+            await anyio.to_thread.run_sync(self._shelf.save, tools, seen.instructions, self._found)
 
     async def _stay_logged_in(self, connection: Connection) -> None:
         """Renew the token ahead of time; where only a new login helps, connect anew, which says so."""
@@ -392,11 +400,13 @@ class Link:
 
     async def _ping(self, connection: Connection) -> None:
         """Give up a connection that doesn't answer. A server at work on a call may be deaf: that has its own timeout."""
+        # 2026-07-28 has no pings; this is what every server of it must answer.
+        ask = "ping" if connection.era == "legacy" else "server/discover"
         missed = 0
         while missed < PINGS:
             await anyio.sleep(self.terms.ping)
             try:
-                await connection.request("ping", {}, within=self.terms.ping)
+                await connection.request(ask, {}, within=self.terms.ping)
             except MCPError as error:
                 if error.code == types.REQUEST_TIMEOUT:
                     missed += not self.calls

@@ -21,8 +21,17 @@ from mcpproxy.paths import private_directory, server_log
 
 if TYPE_CHECKING:
     from mcpproxy.settings import ServerSettings
+    from mcpproxy.upstream.era import Era
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The era that a server was found to speak, and when (seconds since 1970)."""
+
+    era: Era
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,7 @@ class Listing:
     tools: tuple[Mapping[str, Any], ...]
     instructions: str | None
     at: float
+    era: Found | None = None
 
 
 class Shelf:
@@ -53,30 +63,49 @@ class Shelf:
         except OSError:
             return None
         try:
-            match json.loads(text):
+            kept = json.loads(text)
+            match kept:
                 case {"of": self._of, "tools": [*tools], "instructions": str() | None as said}:
                     named = [one for one in tools if isinstance(one, dict)]
                     named = [one for one in named if isinstance(one.get("name"), str)]
-                    return Listing(tuple(named), said, at)
+                    return Listing(tuple(named), said, at, _found(kept.get("era")))
         except (ValueError, RecursionError):
             logger.warning("the kept list of tools of server '%s' can't be read", self._name)
         return None
 
-    def save(self, tools: Iterable[Mapping[str, Any]], instructions: str | None) -> None:
+    def save(
+        self,
+        tools: Iterable[Mapping[str, Any]],
+        instructions: str | None,
+        era: Found | None = None,
+    ) -> None:
         """Keep a listing. What can't be written is a warning: the server works without."""
         if self._path is None:
             return
-        kept = (list(tools), instructions)
+        kept = (list(tools), instructions, era)
         try:
             if kept == self._last and self._path.exists():
                 now = time.time()
                 os.utime(self._path, (now, now))
                 return
-            document = {"of": self._of, "instructions": instructions, "tools": kept[0]}
+            document: dict[str, Any] = {
+                "of": self._of,
+                "instructions": instructions,
+                "tools": kept[0],
+            }
+            if era is not None:
+                document["era"] = [era.era, era.at]
             _replace(self._path, json.dumps(document, separators=(",", ":")).encode())
             self._last = kept
         except (OSError, ValueError, RecursionError) as error:
             logger.warning("the tools of server '%s' can't be kept: %s", self._name, error)
+
+
+def _found(kept: object) -> Found | None:
+    match kept:
+        case ["legacy" | "modern" as era, int() | float() as at]:
+            return Found(era, at)
+    return None
 
 
 def _replace(path: Path, data: bytes) -> None:

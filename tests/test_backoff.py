@@ -1,0 +1,77 @@
+"""When a link tries again, by a clock that jumps over every wait: minutes in no time, and exactly."""
+
+from __future__ import annotations
+
+import asyncio  # noqa: TID251 - the clock is the loop's
+import selectors
+from itertools import pairwise
+
+import anyio
+import pytest
+from upstreams import stub
+
+from mcpproxy.upstream import link
+from mcpproxy.upstream.dial import Unreachable
+from mcpproxy.upstream.grant import Grant
+from mcpproxy.upstream.link import Link, Terms
+from mcpproxy.upstream.references import References
+
+
+class Jumping(selectors.DefaultSelector):
+    """Waits for nothing that takes time; the time that it would have waited has passed."""
+
+    passed = 0.0
+
+    def select(self, timeout=None):
+        found = super().select(0 if timeout else timeout)
+        if timeout and not found:
+            self.passed += timeout
+        return found
+
+
+class Hurried(asyncio.SelectorEventLoop):
+    def __init__(self):
+        self.jumping = Jumping()
+        super().__init__(self.jumping)
+
+    def time(self):
+        return self.jumping.passed
+
+
+HURRIED = pytest.mark.parametrize("anyio_backend", [("asyncio", {"loop_factory": Hurried})])
+
+
+async def attempts(tmp_path, monkeypatch, number):
+    """The moments of so many attempts in a row that all fail."""
+    at: list[float] = []
+    enough = anyio.Event()
+
+    def dial(*_):
+        at.append(anyio.current_time())
+        if len(at) == number:
+            enough.set()
+        raise Unreachable("nothing is there")
+
+    monkeypatch.setattr(link, "dial", dial)
+    async with anyio.create_task_group() as tasks:
+        grant = Grant("stub", None, tasks)
+        one = Link(stub(), Terms(), References({}), grant, tmp_path, lambda: None)
+        tasks.start_soon(one.keep)
+        await enough.wait()
+        tasks.cancel_scope.cancel()
+    return [after - before for before, after in pairwise(at)]
+
+
+@HURRIED
+async def test_pauses_double_up_to_a_minute_and_go_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(link, "JITTER", 0.0)
+    waits = await attempts(tmp_path, monkeypatch, 11)
+    assert waits == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60, 60, 60])
+
+
+@HURRIED
+async def test_no_two_links_wait_alike_and_none_waits_a_fifth_more_or_less(tmp_path, monkeypatch):
+    waits = await attempts(tmp_path, monkeypatch, 200)
+    ratios = [wait / min(60, 2**n) for n, wait in enumerate(waits)]
+    assert 0.8 <= min(ratios) < 0.9 and 1.1 < max(ratios) <= 1.2
+    assert len(set(ratios)) > 150
