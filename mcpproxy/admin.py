@@ -16,7 +16,7 @@ from mcpproxy.configuration import Applied
 from mcpproxy.daemon import Daemon
 from mcpproxy.errors import CallError, Refused, SettingsError
 from mcpproxy.paths import server_log
-from mcpproxy.redaction import HIDDEN, SECRET_NAME, SECRETS
+from mcpproxy.redaction import HIDDEN, RANDOM_PART, SECRET_NAME, SECRETS
 from mcpproxy.settings import ServerSettings
 from mcpproxy.tail import tail
 from mcpproxy.upstream.dial import PLAIN_HEADERS
@@ -126,7 +126,8 @@ def shown(server: ServerSettings) -> Json:
                 oauth[name] = _values(oauth[name])
     if url := found.get("url"):
         without = USERINFO.sub(lambda part: f"//{discreet(part[1])}@", url)
-        found["url"] = PARAMETER.sub(lambda part: f"{part[1]}={discreet(part[2])}", without)
+        without = PARAMETER.sub(lambda part: f"{part[1]}={discreet(part[2])}", without)
+        found["url"] = RANDOM_PART.sub(HIDDEN, without)
     if args := found.get("args"):
         found["args"] = [
             discreet_option(arg, before) for before, arg in zip(["", *args], args, strict=False)

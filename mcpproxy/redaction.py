@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 
 HIDDEN = "(hidden)"
 SHORTEST = 6
@@ -27,6 +27,9 @@ SECRET_NAME = re.compile(
 """In the name of a variable or an option whose value is likely no word for everybody."""
 LONG = 16
 """Characters from which a value without spaces is taken for a secret, whatever it is called."""
+
+RANDOM_PART = re.compile(r"(?<=/)(?=[^/]*[0-9])[A-Za-z0-9_-]{24,}(?=[/?#]|$)")
+"""A part of a path that nobody chose as a name."""
 
 
 class Secrets:
@@ -82,6 +85,23 @@ def likely(name: str, value: str) -> bool:
     if SECRET_NAME.search(name):
         return True
     return len(value) >= LONG and " " not in value and "://" not in value
+
+
+def in_option(arg: str, before: str) -> str:
+    """The value in a program's argument, if it is that of an option which is called like a secret."""
+    name, equals, value = arg.partition("=")
+    if name[:1] == "-":
+        return value if equals and SECRET_NAME.search(name) else ""
+    option = before[:1] == "-" and "=" not in before
+    return arg if option and SECRET_NAME.search(before) else ""
+
+
+def in_address(url: str) -> list[str]:
+    """What in an address is likely a secret: a password, a parameter, a part of the path made at random."""
+    parts = urlsplit(url)
+    found = [value for name, value in parse_qsl(parts.query) if likely(name, value)]
+    found += [text for text in (parts.password or parts.username,) if text]
+    return [text for text in found + RANDOM_PART.findall(parts.path) if "${" not in text]
 
 
 def _forms(value: str) -> Iterator[str]:

@@ -34,6 +34,8 @@ class Authority:
         self.lifetimes = [3600]
         """`expires_in` of the tokens to come; the last one stays."""
         self.registers = True
+        self.denies = False
+        """Whether the person in the browser says no."""
         self.refusal: tuple[int, Json] | None = None
         """The answer to a renewal, instead of a token."""
         self.gate: anyio.Event | None = None
@@ -99,6 +101,9 @@ class Authority:
     async def authorize(self, request: Request) -> Response:
         """As if a person had clicked "allow" at once."""
         asked = dict(request.query_params)
+        if self.denies:
+            back = urlencode({"error": "access_denied", "state": asked["state"]})
+            return RedirectResponse(f"{asked['redirect_uri']}?{back}", 302)
         self.authorized.append(asked)
         code = secrets.token_hex(8)
         self._codes[code] = asked["code_challenge"]

@@ -71,12 +71,13 @@ def test_a_daemon_logs_in_and_out(authority, browsed):
             assert "has not asked" in auth(place, "status", "local", status=2).stderr
             assert "env or args" in auth(place, "login", "local", status=2).stderr
             assert "there is no server" in auth(place, "login", "none", status=2).stderr
-            late = auth(place, "login", "wiki", "--no-browser", "--timeout", "1", status=1)
-            assert "nobody finished it" in late.stderr and browsed == []
+            authority.denies = True
+            assert "access_denied" in auth(place, "login", "wiki", status=1).stderr
+            authority.denies = False
             assert "login needed" in auth(place, "status", "wiki", status=1).stdout
             done = auth(place, "login", "wiki", "--scope", "read")
             assert done.stdout == "logged in to wiki, which is ready\n"
-            assert browsed[0] in done.stderr and "ssh -L" in done.stderr
+            assert browsed[1] in done.stderr and "ssh -L" in done.stderr
             assert authority.authorized[0]["scope"] == "read"
             assert "renewed by itself  read" in auth(place, "status").stdout
             [shown] = json.loads(auth(place, "status", "wiki", "--json").stdout)

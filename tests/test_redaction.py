@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcpproxy.errors import CallError
 from mcpproxy.logs import Discreet
-from mcpproxy.redaction import SECRETS, Secrets, likely
+from mcpproxy.redaction import SECRETS, Secrets, in_address, likely
 
 FAKE = 'not a real "secret" / é\\'
 PEM = "-----BEGIN FAKE KEY-----\nbm90IGEgcmVhbCBrZXkgYXQgYWxs\n-----END FAKE KEY-----"
@@ -118,3 +118,9 @@ def test_neither_a_log_line_nor_an_error_has_a_secret():
 )
 def test_what_is_likely_a_secret(name, value, secret):
     assert likely(name, value) is secret
+
+
+def test_what_is_likely_a_secret_in_an_address():
+    url = "https://me:fake-pass@h/s/fake0fake0fake0fake0fake0/mcp?key=fake-key&page=${env:PAGE_KEY}&v=2"
+    assert in_address(url) == ["fake-key", "fake-pass", "fake0fake0fake0fake0fake0"]
+    assert in_address("https://h/a-long-name-that-somebody-chose/mcp?token=${env:T}") == []

@@ -123,7 +123,7 @@ def test_settings_are_shown_with_references_and_without_values():
     SECRETS.add("fake-value-5", "${env:FIVE}")
     server = ServerSettings(
         name="s",
-        url="https://me:fake-a@h/mcp?key=fake-b&team=${env:TEAM}",
+        url="https://me:fake-a@h/fake0fake0fake0fake0fake0/mcp?key=fake-b&team=${env:TEAM}",
         headers={"Authorization": "Bearer ${env:T}", "X-Key": "fake-c", "Accept": "text/plain"},
         env={"A": "${keyring:A}fake-d", "B": "fake-e"},
         oauth=OAuth(client_id="us", client_secret="fake-h", extra_params={"audience": "fake-i"}),
@@ -131,7 +131,7 @@ def test_settings_are_shown_with_references_and_without_values():
     )  # fmt: skip
     shown = admin.shown(server)
     assert "fake" not in json.dumps(shown)
-    assert shown["url"] == "https://(hidden)@h/mcp?key=(hidden)&team=${env:TEAM}"
+    assert shown["url"] == "https://(hidden)@h/(hidden)/mcp?key=(hidden)&team=${env:TEAM}"
     assert shown["headers"] == {
         "Authorization": "Bearer ${env:T}", "X-Key": "(hidden)", "Accept": "text/plain",
     }  # fmt: skip

@@ -21,7 +21,7 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
 from mcpproxy.paths import private_directory, server_log
-from mcpproxy.redaction import SECRET_NAME, SECRETS, likely
+from mcpproxy.redaction import SECRET_NAME, SECRETS, in_address, likely
 from mcpproxy.upstream.grant import Bearer, Grant
 from mcpproxy.upstream.inside import open_inside
 from mcpproxy.upstream.references import INHERITED, REFERENCE, References, Unreachable
@@ -244,6 +244,8 @@ def address(settings: ServerSettings, references: References) -> tuple[str, dict
         if not plain and likely(name, value):
             for part in {value, value.partition(" ")[2]}:  # "Bearer abc", and "abc" alone
                 SECRETS.add(part)
+    for part in in_address(settings.url):
+        SECRETS.add(part)
     return references.resolve(settings.url, "url"), headers
 
 
