@@ -131,3 +131,63 @@ def test_a_stem_keeps_enough_to_compare():
 def test_no_word_is_its_own_synonym():
     assert not [word for word, others in WORDS.items() if word in others or not others]
     assert all(2 <= len(said) <= 4 for said in PHRASES)
+
+
+# ── a part of the index, and changes to it ──────────────────────────────────────────────────────
+
+
+def test_a_selection_is_searched_as_if_there_were_nothing_else():
+    own = [entry for entry in ENTRIES if entry.group != "hub"]
+    part, alone = Index(ENTRIES), Index(own)
+    selection = part.select(entry.id for entry in own)
+    for query in (
+        "list",
+        "issues",
+        "listissues",
+        "screenshto",
+        "PR",
+        "hub: list",
+        "fork repo",
+        "logs of a file",
+    ):
+        assert part.search(query, among=selection) == alone.search(query), query
+
+
+def test_what_a_group_had_is_gone_and_its_words_with_it():
+    index = Index(ENTRIES)
+    index.replace(
+        "kube", [Entry("kube:scale", "scale", "kube", lead="Change the number of replicas")]
+    )
+    assert index.search("kube: scale")[0] == "kube:scale"
+    assert index.search("podname") == []
+    index.replace("kube", [])
+    assert index.search("number of pods") == [] and index.search("kube: list") != []
+    fresh = Index(entry for entry in ENTRIES if entry.group != "kube")
+    assert all(index.search(q) == fresh.search(q) for q in ("list issues", "file", "scren shot"))
+
+
+# ── meaning ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Likeness(dict[str, float]):
+    def near(self) -> list[str]:
+        return sorted((id for id in self if self[id] >= 0.35), key=lambda id: -self[id])
+
+
+ALIKE = Likeness({entry.id: 0.1 for entry in ENTRIES} | {"kube:logs": 0.9, "fs:read_file": 0.4})
+
+
+def test_what_is_near_in_meaning_is_an_answer_without_a_word_in_common(index):
+    assert index.search("why did it die") == []
+    assert index.search("why did it die", likeness=ALIKE) == ["kube:logs", "fs:read_file"]
+    assert index.search("why did it die", group="fs", likeness=ALIKE) == ["fs:read_file"]
+    hidden = index.select(["fs:read_file"])
+    assert index.search("why did it die", among=hidden, likeness=ALIKE) == ["fs:read_file"]
+
+
+def test_meaning_moves_what_words_found_and_never_what_was_named(index):
+    words = index.search("list files")
+    near = Likeness(dict.fromkeys(ALIKE, 0.0) | {words[1]: 0.8})
+    assert index.search("list files", likeness=near)[0] == words[1] != words[0]
+    assert index.search("take screenshot", likeness=ALIKE)[0] == "web:take_screenshot"
+    assert index.search("list_issues", likeness=ALIKE) == index.search("list_issues")
