@@ -16,7 +16,7 @@ from mcpproxy.configuration import Applied
 from mcpproxy.daemon import Daemon
 from mcpproxy.errors import CallError, Refused, SettingsError
 from mcpproxy.paths import server_log
-from mcpproxy.redaction import HIDDEN, RANDOM_PART, SECRET_NAME, SECRETS
+from mcpproxy.redaction import HIDDEN, RANDOM_PART, SECRETS, in_option
 from mcpproxy.settings import ServerSettings
 from mcpproxy.tail import tail
 from mcpproxy.upstream.dial import PLAIN_HEADERS
@@ -156,9 +156,5 @@ def _hidden(text: str) -> str:
 
 def discreet_option(arg: str, before: str) -> str:
     """An argument without the value of an option that is called like a secret."""
-    name, equals, value = arg.partition("=")
-    if equals and name[:1] == "-" and SECRET_NAME.search(name):
-        return f"{name}={discreet(value)}"
-    if before[:1] == "-" and "=" not in before and SECRET_NAME.search(before) and arg[:1] != "-":
-        return discreet(arg)
-    return arg
+    value = in_option(arg, before)
+    return arg.removesuffix(value) + discreet(value) if value else arg

@@ -102,6 +102,9 @@ async def test_a_reference_to_a_secret_is_resolved_for_its_server_alone(tmp_path
     await references.fetch(settings)
     planned = program(settings, references)
     assert planned.command[1:] == ["--key=fake-value-3"] and planned.env["B"] == "fake-value-4"
+    written = ServerSettings(name="w", command="sh", args=["--token", "not-a-real-token"])
+    assert program(written, references).command[2] == "not-a-real-token"
+    assert SECRETS.hide("not-a-real-token") == "(hidden)"
     assert "fake" not in repr(references) + SECRETS.hide(f"{planned.command} {planned.env}")
 
 

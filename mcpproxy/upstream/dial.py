@@ -21,7 +21,7 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
 from mcpproxy.paths import private_directory, server_log
-from mcpproxy.redaction import SECRET_NAME, SECRETS, in_address, likely
+from mcpproxy.redaction import SECRET_NAME, SECRETS, in_address, in_option, likely
 from mcpproxy.upstream.grant import Bearer, Grant
 from mcpproxy.upstream.inside import open_inside
 from mcpproxy.upstream.references import INHERITED, REFERENCE, References, Unreachable
@@ -186,6 +186,9 @@ def program(settings: ServerSettings, references: References) -> Program:
         raise Unreachable(
             f"its command '{command}' is not installed, or not on the PATH it is given"
         )
+    for before, arg in zip(["", *settings.args], settings.args, strict=False):
+        if (value := in_option(arg, before)) and not REFERENCE.search(value):
+            SECRETS.add(value)
     args = [references.resolve(arg, f"args[{n}]") for n, arg in enumerate(settings.args)]
     return Program(settings.name, [found, *args], env, cwd)
 
