@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import sqlite3
 import threading
@@ -118,6 +119,8 @@ class CodeCache:
     def _open(self) -> sqlite3.Connection:
         if self._made is None:
             private_directory(self.path.parent)
+            # The files beside it take its mode.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             made = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
             try:
                 made.execute("PRAGMA journal_mode = WAL")

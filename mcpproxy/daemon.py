@@ -206,14 +206,16 @@ class Daemon:
             description=wanted.description,
             input=wanted.input if kept is None else kept.input,
             tools=execution.called if kept is None else {**execution.called, **kept.tools},
+            # A run counts for whoever keeps the program, though somebody else asked for it.
+            owner=caller.owner if kept is None else kept.owner,
             ms=round((anyio.current_time() - began) * 1000),
         )
-        return await self._keep(code, caller, reply)
+        return await self._keep(code, reply)
 
-    async def _keep(self, code: Kept, caller: Caller, reply: Reply) -> Reply:
+    async def _keep(self, code: Kept, reply: Reply) -> Reply:
         """The reply with the id under which its code is kept; code that can't be kept ran all the same."""
         try:
-            cache_id = await anyio.to_thread.run_sync(self.kept_code.keep, code, caller)
+            cache_id = await anyio.to_thread.run_sync(self.kept_code.keep, code)
         except Refused as error:
             warnings = [*reply.envelope.get("warnings", ()), f"the code was not kept: {error}"]
             return Reply(reply.ok, {**reply.envelope, "warnings": warnings})

@@ -8,11 +8,11 @@ a person's act: it is saved as a stored script.
 
 from __future__ import annotations
 
+import json
 import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from mcpproxy.catalog import Catalog
@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 FOUND = 3
 """Programs that a search for tools shows."""
 LOOKED_AT = 20
+LARGEST_INPUT = 64 * 2**10
+"""Bytes of a program's input as JSON."""
 SHORTEST = 8
 """Characters of an id that are enough, where they fit one program."""
 
@@ -43,10 +45,17 @@ class KeptCode:
         self._catalog = catalog
         self._catalog_for = catalog_for
 
-    def keep(self, code: Kept, caller: Caller) -> str:
-        """Keep it as this caller's; gives its id. Raises `Refused` where it can't be written."""
+    def keep(self, code: Kept) -> str:
+        """Keep it; gives its id. Raises `Refused` for one that is too large, or where it can't be written."""
+        size = len(json.dumps(dict(code.input)))
+        if size > LARGEST_INPUT:
+            raise Refused(
+                "REQUEST_TOO_LARGE",
+                f"its input has {size:,} bytes, at most {LARGEST_INPUT:,} are kept with a program; "
+                "have it get its data from a tool",
+            )
         with self._readable():
-            return self.cache.keep(replace(code, owner=caller.owner))
+            return self.cache.keep(code)
 
     def find(self, cache_id: str, caller: Caller) -> Kept:
         """The program of an id, or of the start of one. Raises `Refused`."""

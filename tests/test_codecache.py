@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -141,6 +142,21 @@ async def test_code_that_can_not_be_kept_ran_all_the_same(daemon):
     assert "kept_code" not in daemon.discovery.search_tools("d")
 
 
+async def test_a_large_input_is_not_kept(daemon):
+    body = {"code": "1", "description": "d", "input": {"rows": "x" * 70_000}}
+    reply = await daemon.execute(body, LOCAL, request_id="1")
+    assert reply.ok and "have it get its data from a tool" in reply.envelope["warnings"][0]
+
+
+async def test_a_run_counts_for_whoever_keeps_the_program(daemon):
+    cache_id = daemon.kept_code.keep(program(source="input.a", owner="bob"))
+    reply = await daemon.run_cached(cache_id, {"a": 2}, LOCAL, request_id="1")
+    assert reply.envelope["value"] == 2
+    (only,) = daemon.kept_code.listing(LOCAL)
+    assert (only.owner, only.runs, only.input) == ("bob", 2, {"a": 1})
+    assert stat.S_IMODE(daemon.kept_code.cache.path.stat().st_mode) == 0o600
+
+
 async def test_unknown_ids_and_params_say_what_is_known(daemon):
     reply = await daemon.execute(
         {"code": "input.a", "input": {"a": 1}, "description": "d"}, LOCAL, request_id="1"
@@ -153,7 +169,7 @@ async def test_unknown_ids_and_params_say_what_is_known(daemon):
 
 async def test_a_changed_tool_is_a_warning(daemon):
     kept = program(tools={"stub:add": "another hash", "stub:gone": "x"}, source="1")
-    cache_id = daemon.kept_code.keep(kept, LOCAL)
+    cache_id = daemon.kept_code.keep(kept)
     reply = await daemon.run_cached(cache_id[:8], {}, LOCAL, request_id="1")
     assert reply.envelope["value"] == 1
     assert [
@@ -193,7 +209,7 @@ def seen(tmp_path):
 
 @pytest.mark.threat("L8")
 def test_code_is_its_owners_and_administrators_see_all(seen):
-    cache_id = seen.kept.keep(SECRET, BOB)
+    cache_id = seen.kept.keep(replace(SECRET, owner="bob"))
     assert (seen.sees(BOB), seen.sees(LOCAL), seen.sees(EVE)) == ((1, 1), (1, 1), (0, 0))
     for verb in (seen.kept.find, seen.kept.remove):
         with pytest.raises(Refused) as refused:
@@ -201,7 +217,7 @@ def test_code_is_its_owners_and_administrators_see_all(seen):
         with pytest.raises(Refused) as unknown:
             verb("0" * 64, EVE)
         assert str(refused.value).replace(cache_id, "0" * 64) == str(unknown.value)
-    seen.kept.keep(replace(SECRET, input={"a": "eve's"}), EVE)
+    seen.kept.keep(replace(SECRET, input={"a": "eve's"}, owner="eve"))
     assert (seen.kept.find(cache_id, BOB).input, seen.sees(LOCAL)) == ({"a": 1}, (2, 2))
     assert seen.kept.remove(cache_id, EVE).owner == "eve"
     assert (seen.sees(BOB), seen.sees(EVE)) == ((1, 1), (0, 0))
@@ -209,7 +225,7 @@ def test_code_is_its_owners_and_administrators_see_all(seen):
 
 @pytest.mark.threat("L8")
 def test_code_that_calls_what_its_owner_may_no_longer_see_is_not_there(seen):
-    cache_id = seen.kept.keep(SECRET, BOB)
+    cache_id = seen.kept.keep(replace(SECRET, owner="bob"))
     seen.seen["bob"] = catalog(demo=["echo"])
     assert seen.sees(BOB) == (0, 0)
     with pytest.raises(Refused, match="no code is kept"):
@@ -240,7 +256,7 @@ def test_a_change_of_words_alone_is_no_warning(seen):
 
 
 def test_the_start_of_an_id_is_enough_where_it_fits_one(seen):
-    cache_id = seen.kept.keep(program(1), BOB)
+    cache_id = seen.kept.keep(program(1, owner="bob"))
     assert seen.kept.find(cache_id[:8], BOB).cache_id == cache_id
     for part in (cache_id[:7], "", "*" * 8, "%" * 8, cache_id + "0"):
         with pytest.raises(Refused, match="no code is kept"):
