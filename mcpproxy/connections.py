@@ -2,7 +2,8 @@
 
 uvicorn has no such limits with httptools, so this is its protocol with them. A head that is too large
 is answered with 431, one that takes too long is hung up on, and so is a body. Responses may take as
-long as they like: a script may run for minutes, and a stream of events has no end.
+long as they like, for a script may run for minutes and a stream of events has no end; but who doesn't
+take what is there for them is let go.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ HEAD_SECONDS = 15.0
 BODY_SECONDS = 120.0
 """From then until the body is there."""
 
+TAKING_SECONDS = 120.0
+"""How long a client may leave more than a buffer of an answer where it is."""
+
 TOO_LARGE = "the request line and headers have more than {:,} bytes; send data in the body"
 DARWIN_LEVEL, DARWIN_PEERCRED, DARWIN_BYTES = 0, 1, 76
 """SOL_LOCAL, LOCAL_PEERCRED and the size of `struct xucred` in macOS's sys/un.h and sys/ucred.h."""
@@ -47,6 +51,7 @@ class Limited(HttpToolsProtocol):
     _raw = 0
     """Bytes that came without completing a head."""
     _timer: Any = None
+    _taking: Any = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -54,7 +59,23 @@ class Limited(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._wait(None)
+        self._stop_taking()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stop_taking()
+        # Not closed, which would wait until all is sent.
+        self._taking = self.loop.call_later(TAKING_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._stop_taking()
+        super().resume_writing()
+
+    def _stop_taking(self) -> None:
+        if self._taking is not None:
+            self._taking.cancel()
+            self._taking = None
 
     def data_received(self, data: bytes) -> None:
         if self._reading == "nothing":

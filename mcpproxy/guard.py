@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 import re
 import uuid
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from mcpproxy.policy import ADMIN, ANONYMOUS, LOCAL, Caller
 from mcpproxy.rates import WrongKeys
 from mcpproxy.settings import Settings
 from mcpproxy.tokens import Tokens
+
+logger = logging.getLogger(__name__)
 
 OPEN = frozenset({"/livez", "/readyz", "/healthz", "/ready"})
 OURS = ("127.0.0.1", "localhost", "[::1]")
@@ -148,7 +151,8 @@ class Guard:
             return ADMIN
         token = self._tokens.find(key) if self._tokens is not None else None
         if token is None:
-            self._wrong.wrong(peer)
+            if self._wrong.wrong(peer):
+                logger.warning("a wrong key was shown by %s", peer or "a client")
             return slow_down or Refusal(401, "UNAUTHORIZED", WRONG_KEY)
         self._wrong.right(key)
         if self._tokens is not None and self._tokens.expired(token):

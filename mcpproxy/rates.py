@@ -39,13 +39,16 @@ class WrongKeys:
             return 0
         return max(0, math.ceil(self._level(network(peer)) - WRONG_KEYS + 1))
 
-    def wrong(self, peer: str) -> None:
+    def wrong(self, peer: str) -> bool:
+        """Count one more; whether it is the first of this peer for a while."""
         peer = network(peer)
-        level = min(self._level(peer) + 1, WRONG_KEYS)
+        before = self._level(peer)
+        level = min(before + 1, WRONG_KEYS)
         self._levels[peer] = level, self._clock()
         self._levels.move_to_end(peer)
         if len(self._levels) > MOST_PEERS:
             self._levels.popitem(last=False)
+        return before == 0
 
     def right(self, key: bytes) -> None:
         mark = self._mark(key)

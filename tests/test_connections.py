@@ -11,7 +11,15 @@ import uvicorn
 from asgi import App
 from uvicorn.server import ServerState
 
-from mcpproxy.connections import BODY_SECONDS, HEAD_SECONDS, MOST_HEAD, Limited, Local, same_user
+from mcpproxy.connections import (
+    BODY_SECONDS,
+    HEAD_SECONDS,
+    MOST_HEAD,
+    TAKING_SECONDS,
+    Limited,
+    Local,
+    same_user,
+)
 
 HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\n"
 
@@ -135,6 +143,21 @@ def test_a_request_that_is_there_may_be_answered_at_leisure():
     made, line, loop = connected()
     made.data_received(HEAD + b"abc")
     assert (loop.waiting, line.closed) == ([], False)
+
+
+@pytest.mark.threat("L4")
+def test_whoever_does_not_take_an_answer_is_let_go():
+    made, line, loop = connected()
+    made.data_received(HEAD + b"abc")
+    made.pause_writing()
+    made.resume_writing()
+    assert loop.waiting == []
+    made.pause_writing()
+    assert [timer.seconds for timer in loop.waiting] == [TAKING_SECONDS]
+    hang_up(loop)
+    assert line.closed
+    made.connection_lost(None)
+    assert loop.waiting == []
 
 
 def test_the_next_request_has_its_time_too():

@@ -119,6 +119,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_connections::test_one_byte_at_a_time_wins_no_time",
         "test_connections::test_whoever_is_slow_with_a_body_is_hung_up_on",
         "test_connections::test_whoever_is_slow_with_a_head_is_hung_up_on",
+        "test_connections::test_whoever_does_not_take_an_answer_is_let_go",
     ),
     "L5": (
         "test_scripts::test_a_token_hears_the_same_of_a_full_and_an_empty_directory",
