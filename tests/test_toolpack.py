@@ -335,6 +335,7 @@ def test_results_go_by_age_and_when_there_is_no_more_room(tmp_path):
     assert [key for key in "abcde" if shelf.find(key)] == ["a", "c", "d", "e"]
     shelf.keep("large", "x" * 26)
     assert shelf.find("large") is None
+    assert (tmp_path / "kept.sqlite3").stat().st_mode & 0o777 == 0o600
     shelf.close()
     old = Shelf(tmp_path / "kept.sqlite3", oldest=0)
     assert old.find("a") is None

@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from mcpproxy.paths import private_directory
+from mcpproxy.paths import private_directory, private_file
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +55,7 @@ class Shelf:
     def _open(self) -> sqlite3.Connection:
         if self._made is None:
             private_directory(self._path.parent)
+            private_file(self._path)
             self._made = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
             self._made.execute("PRAGMA journal_mode = WAL")
             self._made.execute("PRAGMA synchronous = NORMAL")
