@@ -31,6 +31,10 @@ class Authority:
 
     def __init__(self) -> None:
         self.base = ""
+        self.reset()
+
+    def reset(self) -> None:
+        """Be as new, where it is."""
         self.lifetimes = [3600]
         """`expires_in` of the tokens to come; the last one stays."""
         self.registers = True
@@ -220,7 +224,7 @@ async def open_authority() -> AsyncIterator[Authority]:
         try:
             yield authority
         finally:
-            server.should_exit = True
+            server.should_exit = server.force_exit = True
 
 
 async def browse(url: str, **changed: str) -> httpx2.Response:

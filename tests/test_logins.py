@@ -24,10 +24,22 @@ from mcpproxy.upstream.login import Login, LoginError
 COMMAND = "it needs a login: run `mcpproxy auth login guarded`"
 
 
-@pytest.fixture
-async def authority(anyio_backend) -> AsyncIterator[Authority]:
+@pytest.fixture(scope="module")
+def anyio_backend():
+    """One loop for all tests here, so that they can share a server."""
+    return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture(scope="module")
+async def served(anyio_backend) -> AsyncIterator[Authority]:
     async with open_authority() as found:
         yield found
+
+
+@pytest.fixture
+def authority(served) -> Authority:
+    served.reset()
+    return served
 
 
 @asynccontextmanager
