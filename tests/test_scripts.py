@@ -10,7 +10,7 @@ import pytest
 
 from mcpproxy.errors import Refused
 from mcpproxy.policy import ADMIN, Caller
-from mcpproxy.scripts import MAX_BYTES, Scripts
+from mcpproxy.scripts import MAX_BYTES, Scripts, store
 
 TOKEN = Caller("bot", "token")
 
@@ -276,3 +276,35 @@ def test_the_listing_is_alphabetical_and_leaves_out_what_no_name_can_mean(folder
     assert found["dir"] == str(folder)
     assert [entry["name"] for entry in found["scripts"]] == ["C", "a", "b"]
     assert all(set(entry) == {"name", "paths", "status"} for entry in found["scripts"])
+
+
+# ── writing, which only a person's command does ─────────────────────────────────────────────────────
+
+
+def test_a_script_is_written_where_there_is_none(tmp_path):
+    folder = tmp_path / "not yet" / "scripts"
+    path = store(folder, "one", "return 1", "typescript", replace=False)
+    assert (path, path.read_text(encoding="utf-8")) == (folder / "one.ts", "return 1")
+    store(folder, "one", "return 2", "typescript", replace=True)
+    assert Scripts(folder).read("one", None, ADMIN).source == "return 2"
+    assert [each.name for each in folder.iterdir()] == ["one.ts"]
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "language", "replace", "part"),
+    [
+        ("one", "2", "javascript", False, "--replace"),
+        ("one", "2", "typescript", True, "remove it first"),
+        ("link", "2", "javascript", False, "--replace"),
+        ("../one", "2", "javascript", True, "not allowed"),
+        ("new", "", "javascript", False, "is empty"),
+        ("new", "x" * (MAX_BYTES + 1), "javascript", False, "is oversized"),
+    ],
+)
+def test_what_is_there_is_not_lost(folder, name, source, language, replace, part):
+    (folder / "one.js").write_text("1", encoding="utf-8")
+    (folder / "link.js").symlink_to("one.js")
+    with pytest.raises(Refused, match=part):
+        store(folder, name, source, language, replace=replace)
+    assert sorted(each.name for each in folder.iterdir()) == ["link.js", "one.js"]
+    assert (folder / "one.js").read_text(encoding="utf-8") == "1"
