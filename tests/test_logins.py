@@ -271,7 +271,10 @@ async def test_a_scope_that_is_missing_is_named_and_asked_for(tmp_path, authorit
         ):
             await fleet.call("guarded", "echo", {})
         authority.missing_scope = None
+        await fleet.call("guarded", "echo", {})  # what else may be done is no answer to that
+        assert "lacks the scope" in fleet.status()[0]["login"]["error"]
         await log_in(fleet)
+        assert fleet.status()[0]["login"]["error"] is None
         assert authority.authorized[-1]["scope"] == "read admin"
         await fleet.call("guarded", "echo", {})
 

@@ -56,7 +56,7 @@ class Grant:
         self.rejected = False
         """Whether that is so although it was sent a token."""
         self.lacking: str | None = None
-        """The scope that the server said is missing."""
+        """The scope that the server said is missing, until there is another token."""
         self._path = path
         self._tasks = tasks
         self._trouble: str | None = None
@@ -153,7 +153,6 @@ class Grant:
             self.lacking = extract_field_from_www_auth(response, "scope")
         elif response.status_code < 400 and sent is not None:
             self.wanted = self.rejected = False
-            self.lacking = None
 
     def _reject(self) -> None:
         self.wanted = self.rejected = True
