@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from collections.abc import Iterator
@@ -138,6 +139,15 @@ async def test_a_message_that_is_too_long_ends_the_stream_and_says_so(monkeypatc
                 await lines.receive()
             tasks.cancel_scope.cancel()
         assert lines.fault == "it sent a message of more than 1 MiB"
+
+
+def test_the_collector_looks_at_a_large_message_once(monkeypatch):
+    """Not again and again while it is being read; and afterwards it works as before."""
+    seen = []
+    monkeypatch.setattr(pipes, "_load", lambda line: seen.append(gc.isenabled()) or {"id": 1, "result": {}})  # fmt: skip
+    for line in (b"{", b"{".ljust(pipes.LARGE + 1), b"{"):
+        assert parse(line, pytest.fail) is not None
+    assert seen == [True, False, True] and gc.isenabled()
 
 
 async def babble(fd: int) -> None:
