@@ -19,6 +19,7 @@ COUNTS = {
     "kills": 2,
     "search": 100,
     "toolpack": 1,
+    "journal": 5,
 }
 NEEDS_PROC = {"fleet", "kills"}
 READABLE = sys.platform == "linux" and os.getuid() == 0
@@ -91,4 +92,10 @@ def test_kills_lose_and_double_nothing(shown):
 def test_search_says_how_well_and_how_quickly_tools_are_found(shown):
     table = shown("search")
     for what in ("words alone", "recall@5", "paraphrase", "At 100 tools", "p50 ms"):
+        assert what in table
+
+
+def test_journal_compares_on_with_off_and_times_pages(shown):
+    table = shown("journal")
+    for what in ("Recording", "ratio", "16 at once", "with details", "the last 30d"):
         assert what in table

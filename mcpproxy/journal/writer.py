@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-GATHER_SECONDS = 0.1
-"""How long records gather before they go into the database together."""
+GATHER_SECONDS = 0.25
+"""How long records gather before they go into the database together, unless a reader is in a hurry."""
 RETRY_SECONDS = 60.0
 NOW_AND_THEN = 3600.0
 """Between looks at how much is kept; `MUCH_BYTES` of new records bring the next one about, too."""
