@@ -286,9 +286,12 @@ class Daemon:
         Raises `CallError`, and `MCPError` where the server itself refused.
         """
         gates.check_server(caller, server)
-        return await self.fleet.request(
-            server, method, params, progress=progress, meta=meta, client=client
-        )
+        with direct_call(self.journal, server, method, params, caller.name, "request") as call:
+            call.timing.now()
+            call.result = await self.fleet.request(
+                server, method, params, progress=progress, meta=meta, client=client
+            )
+        return call.result
 
     def servers(self, caller: Caller) -> list[dict[str, Any]]:
         """The state of each server that the caller may know of."""
@@ -384,6 +387,7 @@ async def open_daemon(
         daemon = Daemon(loaded, fleet, pool, transformer, vault, journal, baseline, lasting=lasting)
         if lasting:
             fleet.listen(changes.Servers(journal))
+            fleet.logins.note = changes.logins(journal)
             journal.record("system", "ok", code="STARTED", detail={"version": __version__})
         stack.callback(daemon.kept_code.cache.close)
         tasks = await stack.enter_async_context(anyio.create_task_group())

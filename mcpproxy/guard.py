@@ -14,6 +14,7 @@ import json
 import logging
 import re
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, unquote_plus
@@ -66,13 +67,24 @@ class Refusal:
     """Seconds until it makes sense to ask again."""
 
 
+TurnedAway = Callable[[str, str, str, str], None]
+"""Told of each refusal: code, message, the peer's address, path."""
+
+
 class Guard:
     """ASGI middleware; puts `caller` and `request_id` into the request's state."""
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, *, local: bool, tokens: Tokens | None = None
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        *,
+        local: bool,
+        tokens: Tokens | None = None,
+        turned_away: TurnedAway | None = None,
     ) -> None:
         self._app = app
+        self._turned_away = turned_away
         self._tokens = tokens
         self._wrong = WrongKeys()
         self._local = local
@@ -92,6 +104,8 @@ class Guard:
         logs.request.set(request_id)
         found = self._judge(scope, headers)
         if isinstance(found, Refusal):
+            if self._turned_away is not None:
+                self._turned_away(found.code, found.message, peer_of(scope), scope["path"])
             await refuse(send, found, request_id, scope["path"])
             return
         scope["query_string"] = without_key(scope["query_string"])
@@ -131,7 +145,7 @@ class Guard:
             return ANONYMOUS
         key = given_key(scope["query_string"], headers)
         if key is not None:
-            return self._holder(key, (scope.get("client") or ("",))[0])
+            return self._holder(key, peer_of(scope))
         # Who comes through a reverse proxy need not be on this machine.
         near = host[1].lower() in OURS and not FORWARDED & headers.keys()
         if self._anonymous_mcp and near and is_mcp(path):
@@ -162,6 +176,10 @@ class Guard:
     def _ours(self, found: re.Match[str]) -> bool:
         name = found[1].lower()
         return name in self._names or name.endswith(self._below)
+
+
+def peer_of(scope: Scope) -> str:
+    return str((scope.get("client") or ("",))[0])
 
 
 def given_key(query: bytes, headers: dict[bytes, bytes]) -> bytes | None:

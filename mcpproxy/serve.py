@@ -28,6 +28,7 @@ from mcpproxy.connections import Limited, Local, same_user
 from mcpproxy.daemon import Daemon, open_daemon
 from mcpproxy.errors import ProxyError, Refused, SettingsError
 from mcpproxy.guard import Guard, Refusal, refuse
+from mcpproxy.journal.trail import Door
 from mcpproxy.paths import Places, private_directory
 from mcpproxy.proxy import McpFace, open_mcp
 from mcpproxy.rest.api import open_api
@@ -96,10 +97,13 @@ async def serve(loaded: Loaded, environ: Mapping[str, str]) -> None:
             anyio.create_task_group() as tasks,
         ):
             router = Router(daemon, face)
-            door = Guard(router, settings, local=False, tokens=daemon.tokens)
+            noted = Door(daemon.journal)
+            door = Guard(router, settings, local=False, tokens=daemon.tokens, turned_away=noted)
             servers = {server(door, Limited): tcp}
             if unix is not None:
-                servers[server(Guard(router, settings, local=True), Local)] = unix
+                servers[server(Guard(router, settings, local=True, turned_away=noted), Local)] = (
+                    unix
+                )
             if pipe is not None:
                 tasks.start_soon(serve_pipes, pipe, face)
             tasks.start_soon(daemon.configuration.watch)

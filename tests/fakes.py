@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import anyio
 
 from mcpproxy.catalog import Catalog, Server, Tool
 from mcpproxy.errors import Refused
+from mcpproxy.journal.store import Retention
+from mcpproxy.journal.writer import Journal
 from mcpproxy.paging import Pages
 from mcpproxy.settings import Settings
 
@@ -34,6 +37,11 @@ def server(
     ]
     found = {one["name"]: Tool(name, one) for one in definitions}
     return Server(name, state, instructions, found, error)
+
+
+def no_journal() -> Journal:
+    """One that is switched off."""
+    return Journal(Path("nowhere"), Retention(1, 1, 1), 0, on=False)
 
 
 class FakeFleet:
@@ -97,6 +105,7 @@ class FakeDaemon:
         self.discovery = FakeDiscovery()
         self.settings = Settings()
         self.pages = Pages()
+        self.journal = no_journal()
         self.executed: list[tuple[dict[str, Any], str, str]] = []
         self.called: list[tuple[str, str, dict[str, Any], Any]] = []
         self.results: dict[str, dict[str, Any] | Exception] = {}

@@ -48,6 +48,12 @@ def story():
         with place.serving() as serving:
             serving.execute(code, input={"n": "first"})
             serving.ask("POST", "/api/v1/code/exec", {"code": "1", "options": {"trace": 1}})
+            serving.ask("GET", "/api/v1/status", **{"X-API-Key": "a-wrong-key"})
+            made = {"name": "agent", "allowed_servers": ["stub"], "permissions": ["read"]}
+            token = serving.ask("POST", "/api/v1/tokens", made).body["data"]["token"]
+            serving.ask("GET", "/api/v1/servers", **{"X-API-Key": token})
+            serving.ask("GET", "/api/v1/activity", **{"X-API-Key": token})
+            serving.ask("POST", "/api/v1/servers/stub/block", {"tools": ["sleep"]})
             shown = [said(place, words) for words in commands(place)]
 
             def work(worker):
@@ -113,11 +119,40 @@ def test_each_command_of_the_page_says_the_same_with_a_daemon_and_without(story)
         if words[0] == "show":
             assert now == before
             assert "stub:echo" in now and 'reply: {"ok": true, "value": "first"}' in now
-    (listed,) = (said(story.place, ["list", "--type", "refusal"]).splitlines()[1:],)
-    assert len(listed) == 1 and "INVALID_OPTIONS" in listed[0] and "trace" in listed[0]
     assert (
         (story.place.folder / "activity.csv").read_text(encoding="utf-8").startswith("time,type,")
     )
+
+
+def records(place, *words):
+    lines = said(place, ["export", "--detail", *words]).splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_who_was_turned_away_and_what_an_operator_did_is_on_record(story):
+    refused = records(story.place, "--type", "refusal")
+    assert [(each["code"], each["caller"]) for each in refused] == [
+        ("INVALID_OPTIONS", "admin"),
+        ("UNAUTHORIZED", "nobody"),
+        ("FORBIDDEN", "agent"),
+    ]
+    assert refused[1]["detail"]["peer"] == "127.0.0.1"
+    assert refused[2]["detail"]["path"] == "/api/v1/activity"
+    (made,) = records(story.place, "--type", "token")
+    assert "mcp_agt_" not in json.dumps(made)
+    (blocked,) = records(story.place, "--type", "approval")
+    assert (blocked["code"], blocked["server"], blocked["caller"]) == ("BLOCKED", "stub", "admin")
+    for each in (*refused, made, blocked):  # a listing has not read the details
+        (listed,) = (
+            one
+            for one in json.loads(said(story.place, ["list", "--json", "--type", each["type"]]))[
+                "records"
+            ]
+            if one["id"] == each["id"]
+        )
+        assert listed["about"] == each["about"] != ""
+    started, ready = records(story.place, "--to", "2100-01-01")[:2]
+    assert {started["type"], ready["type"]} == {"system", "server_state"}
 
 
 @pytest.mark.parametrize(

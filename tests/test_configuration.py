@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import anyio
 import pytest
 from asgi import ask
+from fakes import no_journal
 from running import home
 from test_fleet import until
 from upstreams import STUB
@@ -58,6 +59,7 @@ class FakeDaemon:
         self.fleet = FakeFleet()
         self.configuration = Configuration(loaded, self.apply)
         self.places = loaded.places
+        self.journal = no_journal()
         self.apply(loaded)
 
     def apply(self, loaded: settings.Loaded) -> None:

@@ -22,7 +22,7 @@ from mcpproxy.journal.pending import Pending, left_behind, read_lines
 from mcpproxy.journal.reading import Wanted, page, pages, read, take_in
 from mcpproxy.journal.records import Numbers, Record, json_text, number, spelled
 from mcpproxy.journal.store import Retention, Store
-from mcpproxy.journal.trail import REFUSALS, Trail, direct_call
+from mcpproxy.journal.trail import REFUSALS, Door, Trail, direct_call
 from mcpproxy.journal.writer import open_journal
 from mcpproxy.redaction import SECRETS
 
@@ -107,6 +107,20 @@ async def test_a_direct_call_is_recorded_however_it_ends(journal):
     assert (refused["status"], refused["code"]) == ("rejected", "queue_full")
     assert cancelled["status"] == "unknown"
     assert "parent" not in fine
+
+
+@pytest.mark.threat("J2")
+async def test_who_is_turned_away_at_the_door_can_not_push_out_the_record_of_others(journal):
+    now = 0.0
+    door = Door(journal, lambda: now)
+    for _ in range(500):
+        door("UNAUTHORIZED", "the key is wrong", "192.0.2.1", "/mcp")
+    now = 61.0
+    door("UNAUTHORIZED", "the key is wrong", "192.0.2.1", "/mcp")
+    records = await found_in(journal, type="refusal")
+    assert len(records) == Door.MOST + 1
+    assert records[-1]["detail"]["others_before"] == 500 - Door.MOST
+    assert records[-1]["caller"] == "nobody"
 
 
 @pytest.mark.threat("L3")

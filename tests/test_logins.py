@@ -181,7 +181,9 @@ async def test_a_revoked_login_is_needed_again_and_keeps_what_was_registered(tmp
 
 
 async def test_a_renewal_that_gets_no_answer_loses_nothing(tmp_path, authority):
+    noted = []
     async with guarded(tmp_path, authority) as fleet:
+        fleet.logins.note = lambda server, status, said: noted.append((server, status, said))
         await log_in(fleet)
         before = document(tmp_path)
         authority.tokens.clear()
@@ -193,6 +195,12 @@ async def test_a_renewal_that_gets_no_answer_loses_nothing(tmp_path, authority):
         fleet.logins.grant("guarded")._not_before = 0.0  # as if the pause were over
         await fleet.call("guarded", "echo", {})
         assert authority.calls == 1
+        await fleet.log_out("guarded")
+    assert [(server, status) for server, status, _ in noted] == [
+        ("guarded", status) for status in ("ok", "error", "ok", "ok")
+    ]
+    said = ["logged in", "could not be renewed", "was renewed", "logged out"]
+    assert all(words in each[2] for words, each in zip(said, noted, strict=True))
 
 
 @pytest.mark.threat("U6")

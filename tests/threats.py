@@ -168,6 +168,7 @@ THREATS: dict[str, tuple[str, ...]] = {
     "J2": (
         "test_journal::test_a_full_disk_turns_it_off_loudly_and_it_comes_back",
         "test_journal::test_a_broken_database_turns_it_off_and_what_was_written_waits",
+        "test_journal::test_who_is_turned_away_at_the_door_can_not_push_out_the_record_of_others",
         "test_activity::test_a_listener_that_does_not_read_is_told_and_let_go",
     ),
     "J3": (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from mcpproxy.catalog import EMPTY, Catalog, Server
@@ -23,6 +23,15 @@ class Servers:
         for found in changes(self._before, catalog):
             self._journal.record(**found)
         self._before = catalog
+
+
+def logins(journal: Journal) -> Callable[[str, str, str], None]:
+    """Records what becomes of the logins to servers."""
+
+    def note(server: str, status: str, said: str) -> None:
+        journal.record("login", status, server=server, detail={"message": text(said, 2000)})
+
+    return note
 
 
 def changes(before: Catalog, after: Catalog) -> Iterator[dict[str, Any]]:

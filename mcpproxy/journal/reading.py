@@ -39,20 +39,12 @@ DRIVERS = {
 }
 """Conditions, the narrowest first, and the index that serves each."""
 SHOWN = COLUMNS[:-1]
+GLANCE_AT = (
+    "script", "description", "source", "message", "state", "error", "changed", "counts", "change",
+    "name", "tools",
+)  # fmt: skip
 GLANCE = "json_object({})".format(
-    ", ".join(
-        f"'{key}', substr(detail ->> '{key}', 1, {ABOUT})"
-        for key in (
-            "script",
-            "description",
-            "source",
-            "message",
-            "state",
-            "error",
-            "changed",
-            "counts",
-        )
-    )
+    ", ".join(f"'{key}', substr(detail ->> '{key}', 1, {ABOUT})" for key in GLANCE_AT)
 )
 """As much of the details as a line about a record needs."""
 JSON_TEXTS = ("arguments", "result", "input", "reply", "logs")

@@ -2,6 +2,7 @@
 
     execution       one script, from request to reply
     tool_call       one call of a tool: from a script (then `parent` is its execution) or direct
+    request         any other request of a client to one server: a prompt, a resource
     refusal         a request that was turned away before anything ran
     server_state    a server came up, went down, was switched off
     catalog_change  a server's tools are others than before
@@ -25,7 +26,7 @@ from typing import Any
 from mcpproxy.redaction import SECRETS
 
 TYPES = (
-    "execution", "tool_call", "refusal", "server_state", "catalog_change", "config_change",
+    "execution", "tool_call", "request", "refusal", "server_state", "catalog_change", "config_change",
     "approval", "token", "login", "system",
 )  # fmt: skip
 STATUSES = ("ok", "error", "blocked", "rejected", "unknown", "not_started")
@@ -148,6 +149,10 @@ def about(type: str, detail: Mapping[str, Any]) -> str:
             said = f"{detail.get('state')}: {why}" if why else detail.get("state")
         case "config_change":
             said = detail.get("changed")
+        case "approval":
+            said = detail.get("tools")
+        case "token":
+            said = f"{detail.get('change')} {detail.get('name')}"
         case "catalog_change":
             said = detail.get("counts")
         case _:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mcpproxy.envelopes import Reply, Told, toolcall_envelope
 from mcpproxy.errors import CallError, Refused
-from mcpproxy.journal.records import BEYOND, json_text, status_of, text
+from mcpproxy.journal.records import BEYOND, LONGEST_NAME, json_text, status_of, text
 from mcpproxy.redaction import SECRETS
 
 if TYPE_CHECKING:
@@ -149,9 +149,17 @@ class Direct:
 
 @contextmanager
 def direct_call(
-    journal: Journal, server: str, tool: str, arguments: Mapping[str, Any], caller: str
+    journal: Journal,
+    server: str,
+    tool: str,
+    arguments: Mapping[str, Any],
+    caller: str,
+    type: str = "tool_call",
 ) -> Iterator[Direct]:
-    """Record the call that the block makes, however it ends; the block puts its `result`."""
+    """Record the call that the block makes, however it ends; the block puts its `result`.
+
+    For any other request `tool` is its method, and `type` is `request`.
+    """
     call = Direct(Timing(), {})
     outcome: str | Mapping[str, Any] | None = None
     try:
@@ -160,6 +168,9 @@ def direct_call(
     except CallError as error:
         outcome = call.result = error.envelope()
         raise
+    except Exception as error:  # what a server itself says no with
+        outcome = call.result = CallError("UPSTREAM_ERROR", str(error)).envelope()
+        raise
     finally:
         if journal.on:
             shown = texts("result", call.result, journal.most)
@@ -167,7 +178,7 @@ def direct_call(
             outcome = outcome or ("not_started" if call.timing.sent is None else "unknown")
             record_call(
                 journal, server, tool, arguments, call.timing, outcome, shown, size,
-                caller=caller, back=size,
+                caller=caller, back=size, type=type,
             )  # fmt: skip
 
 
@@ -177,8 +188,35 @@ def noted(journal: Journal, caller: str, request_id: str) -> Iterator[None]:
     try:
         yield
     except Refused as error:
-        journal.refused(error.code, str(error), caller, request_id)
+        journal.refused(error.code, str(error), caller=caller, request_id=request_id)
         raise
+
+
+class Door:
+    """Requests that the door turned away: the first of each minute one by one, the others counted.
+
+    Whoever may not come in must not be able to push out the record of those who may.
+    """
+
+    MOST = 60
+
+    def __init__(self, journal: Journal, clock: Callable[[], float] = time.monotonic) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._since = clock()
+        self._recorded = self._others = 0
+
+    def __call__(self, code: str, message: str, peer: str, path: str) -> None:
+        if self._clock() - self._since >= 60:
+            self._since, self._recorded = self._clock(), 0
+        if self._recorded >= self.MOST:
+            self._others += 1
+            return
+        self._recorded += 1
+        detail: dict[str, Any] = {"peer": peer, "path": text(path, LONGEST_NAME)}
+        if self._others:
+            detail["others_before"], self._others = self._others, 0
+        self._journal.refused(code, message, caller="nobody", **detail)
 
 
 def weight(result: Mapping[str, Any]) -> int:
@@ -198,6 +236,8 @@ def record_call(
     outcome: str | Mapping[str, Any],
     result: Mapping[str, Any],
     size: int,
+    *,
+    type: str = "tool_call",
     **rest: Any,
 ) -> None:
     """One call of a tool: its envelope or, without one, its status; what is shown of its result."""
@@ -208,7 +248,7 @@ def record_call(
         code = outcome["error"]["code"]
         status = status_of(code)
     journal.record(
-        "tool_call",
+        type,
         status,
         code=code,
         server=server,

@@ -111,7 +111,13 @@ class Journal:
         self._write(record)
 
     def refused(
-        self, code: str, message: str, caller: str | None = None, request_id: str | None = None
+        self,
+        code: str,
+        message: str,
+        *,
+        caller: str | None = None,
+        request_id: str | None = None,
+        **detail: Any,
     ) -> None:
         """A whole request was turned away."""
         self.record(
@@ -120,7 +126,7 @@ class Journal:
             code=code,
             caller=caller,
             request_id=request_id,
-            detail={"message": text(message, self.most)},
+            detail={"message": text(message, self.most), **detail},
         )
 
     def _write(self, record: Record) -> None:

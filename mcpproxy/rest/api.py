@@ -10,7 +10,7 @@ from mcpproxy.rest.code import Code
 from mcpproxy.rest.events import Events
 from mcpproxy.rest.keptcode import KeptPrograms
 from mcpproxy.rest.logins import Logins
-from mcpproxy.rest.routing import Routes
+from mcpproxy.rest.routing import OPERATORS_ONLY, Routes
 from mcpproxy.rest.secrets import Secrets
 from mcpproxy.rest.servers import Servers
 from mcpproxy.rest.system import System
@@ -39,4 +39,9 @@ AREAS = (
 
 def open_api(daemon: Daemon) -> Routes:
     """The ASGI application of REST; `guard.Guard` belongs in front of it."""
-    return Routes((route for area in AREAS for route in area(daemon).routes()), bare=[EXEC])
+
+    def forbidden(path: str) -> None:
+        daemon.journal.refused("FORBIDDEN", OPERATORS_ONLY, path=path[:200])
+
+    routes = (route for area in AREAS for route in area(daemon).routes())
+    return Routes(routes, [EXEC], forbidden)

@@ -170,9 +170,18 @@ class Route:
 class Routes:
     """An ASGI application over a table of routes; `guard.Guard` belongs in front of it."""
 
-    def __init__(self, routes: Iterable[Route], bare: Iterable[str] = ()) -> None:
-        """`bare` are paths whose refusals have no `success` in their envelope."""
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        bare: Iterable[str] = (),
+        forbidden: Callable[[str], None] = lambda path: None,
+    ) -> None:
+        """`bare` are paths whose refusals have no `success` in their envelope.
+
+        `forbidden` is told where somebody came who is no operator and had to be one.
+        """
         self.all = tuple(routes)
+        self._forbidden = forbidden
         self._bare = frozenset(bare)
         self._fixed: dict[str, dict[str, Route]] = {}
         self._placed: dict[int, list[Route]] = {}
@@ -187,6 +196,7 @@ class Routes:
         try:
             route, parameters = self._find(scope, headers)
             if route.operators and not scope["state"]["caller"].admin:
+                self._forbidden(scope["path"])
                 raise Refused("FORBIDDEN", OPERATORS_ONLY)
             query = read_query(route, scope)
             body = await read_json(route, scope, receive) if route.body is not None else {}

@@ -13,7 +13,7 @@ import logging
 import shlex
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +41,22 @@ SHORTEST_LIFE = 10.0
 """Between two renewals ahead of time, however short a life the server gives its tokens."""
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 """Between renewals that fail for want of an answer."""
+LEVELS = {"ok": logging.INFO, "error": logging.WARNING}
 OVER = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
 """What an authorization server says (RFC 6749, 5.2) when only a new login helps."""
+
+Note = Callable[[str, str], None]
+"""Told with `ok` or `error`, and a sentence, what becomes of the tokens."""
 
 
 class Grant:
     """See the module. One for each server by name, whether or not anybody ever logged in."""
 
-    def __init__(self, name: str, path: Path | None, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(
+        self, name: str, path: Path | None, tasks: anyio.abc.TaskGroup, note: Note
+    ) -> None:
         self.name = name
+        self._note = note
         self.kept: Kept | None = None
         self.wanted = False
         """Whether the server wants a login, or another one."""
@@ -215,7 +222,7 @@ class Grant:
         if response.status_code == 200:
             await self._take(response, self.kept)
         elif (said := _error_of(response)) in OVER:
-            logger.warning("server '%s' wants a new login: %s", self.name, said)
+            self._say("error", f"it wants a new login: {said}")
             without = self.kept.model_copy(update={"tokens": None, "expires_at": None})
             await self.adopt(None if said == "invalid_client" else without)
             self._reject()
@@ -232,7 +239,7 @@ class Grant:
         # What a renewal leaves out stays as it was (RFC 6749, 6).
         tokens.scope = tokens.scope or kept.tokens.scope
         tokens.refresh_token = tokens.refresh_token or kept.tokens.refresh_token
-        logger.info("server '%s': its token was renewed", self.name)
+        self._say("ok", "its token was renewed")
         self._renewed_at = anyio.current_time()
         await self.adopt(kept.model_copy(update={"tokens": tokens, "expires_at": end_of(tokens)}))
 
@@ -240,8 +247,12 @@ class Grant:
         """The token stays: the next try may work."""
         self._not_before = anyio.current_time() + self._pause
         self._trouble = f"its token could not be renewed: {why}; trying again in {self._pause:g} s"
-        logger.warning("server '%s': %s", self.name, self._trouble)
+        self._say("error", self._trouble)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    def _say(self, status: str, said: str) -> None:
+        logger.log(LEVELS[status], "server '%s': %s", self.name, said)
+        self._note(status, said)
 
     # keeping
 

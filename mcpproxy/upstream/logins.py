@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,13 @@ logger = logging.getLogger(__name__)
 
 REVOKE_SECONDS = 10.0
 
+Note = Callable[[str, str, str], None]
+"""Server, `ok` or `error`, and a sentence."""
+
+
+def _nothing(server: str, status: str, said: str) -> None:
+    """The default of `note`."""
+
 
 class Logins:
     """See the module. `directory` is where they are kept; without one they end with us."""
@@ -37,13 +45,18 @@ class Logins:
         self._directory = directory
         self._grants: dict[str, Grant] = {}
         self._running: dict[str, Login] = {}
+        self.note: Note = _nothing
+        """Told of what becomes of the logins."""
 
     def grant(self, name: str) -> Grant:
         """What the login to this server left, if there was one."""
         if name not in self._grants:
             path = self._directory and place(self._directory, name)
-            self._grants[name] = Grant(name, path, self._tasks)
+            self._grants[name] = Grant(name, path, self._tasks, partial(self._heard, name))
         return self._grants[name]
+
+    def _heard(self, name: str, status: str, said: str) -> None:
+        self.note(name, status, said)
 
     def last(self, name: str) -> Login | None:
         """The login that runs, or ran last."""
@@ -77,7 +90,7 @@ class Logins:
         grant = self.grant(server.name)
         await grant.load()
         login = self._running[server.name] = Login(grant, client, seconds)
-        self._tasks.start_soon(_finish, login, then)
+        self._tasks.start_soon(self._finish, server.name, login, then)
         await login.known.wait()
         return login
 
@@ -117,13 +130,16 @@ class Logins:
             return False
         await revoke(grant)
         await grant.adopt(None)
+        self.note(name, "ok", "logged out")
         return True
 
-
-async def _finish(login: Login, then: Callable[[], None]) -> None:
-    await login.run()
-    if login.state == "done":
-        then()
+    async def _finish(self, name: str, login: Login, then: Callable[[], None]) -> None:
+        await login.run()
+        if login.state == "done":
+            self.note(name, "ok", "logged in")
+            then()
+        else:
+            self.note(name, "error", login.error or "given up")
 
 
 async def revoke(grant: Grant) -> None:
