@@ -232,7 +232,7 @@ class Execution:
             case Dispatch(call):
                 tasks.start_soon(self._call, call, vm, tasks)
             case Question():
-                if command.what == "search" or self._joining(command):
+                if command.what in ("search", "describe") or self._joining(command):
                     tasks.start_soon(self._answer_later, command, vm)
                 else:
                     vm.post(b"%d " % command.number + to_json(self._answer(command)))
@@ -311,7 +311,7 @@ class Execution:
         if self._joining(question):
             with anyio.move_on_after(JOINING_SECONDS):
                 await self._upstreams.known(only)
-        # In a thread: the first search of a new catalog makes its index.
+        # In a thread: a search may have to index tools, a wrong name is compared with all of them.
         answer = await anyio.to_thread.run_sync(self._answer, question)
         vm.post(b"%d " % question.number + to_json(answer))
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from heapq import nlargest
+from itertools import pairwise
 from typing import Any, Protocol
 
 SEPARATORS = (":", "__", ".", "/")
@@ -16,6 +18,9 @@ SEPARATORS = (":", "__", ".", "/")
 
 LONGEST = 256
 """No name that anyone means is longer; comparing longer ones only costs time."""
+
+MANY = 100
+"""Names that are compared letter by letter."""
 
 
 class HasTools(Protocol):
@@ -64,8 +69,17 @@ def close(name: str, known: Iterable[str], n: int = 3) -> list[str]:
     folded: dict[str, list[str]] = {}
     for candidate in known:
         folded.setdefault(_fold(candidate), []).append(candidate)
-    near = difflib.get_close_matches(_fold(name), folded, n=n, cutoff=0.6)
+    wanted = _fold(name)
+    near = difflib.get_close_matches(wanted, _likely(wanted, folded), n=n, cutoff=0.6)
     return [original for key in near for original in folded[key]][:n]
+
+
+def _likely(wanted: str, known: Mapping[str, object]) -> Iterable[str]:
+    """Of many names, those that share the most pairs of letters: to compare each takes too long."""
+    if len(known) <= MANY:
+        return known
+    pairs = {a + b for a, b in pairwise(wanted)}
+    return nlargest(MANY, known, key=lambda name: sum(pair in name for pair in pairs))
 
 
 def _fold(name: str) -> str:
