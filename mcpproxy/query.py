@@ -24,10 +24,18 @@ MOST_FORMS = 6
 CANDIDATES = 12
 """Words that an unknown one may begin, of which the commonest are taken."""
 
-OTHER_WORD = 0.6
+OTHER_WORD = 0.45
 """What a synonym counts against the word itself; each further one counts a little less."""
 
 FADING = 0.8
+PHRASE = 0.6
+"""What an expression of several words counts: it is less of a guess than one word."""
+
+QUESTIONS = frozenset("which what who how whose where".split())
+ASKING = ("list", "get", "read", "search")
+ASKED = 0.3
+"""What it counts that a tool has a verb of asking, for a query that begins with such a word."""
+
 BEGUN = 0.9
 RUN_TOGETHER = 0.95
 MISSPELT = 0.8
@@ -80,12 +88,14 @@ def concepts(query: str, vocabulary: Words, count: Count) -> list[Concept]:
     found, unknown = [], 0
     for word in telling:
         if concept := meant(word, vocabulary, count):
-            found.append(joined(concept, word, telling, count))
+            found.append(joined(concept, word, asked, count))
         else:
             unknown += 1
     said = list(phrases(asked, count))
     if unknown and not said and all(concept.guessed for concept in found):
         return []
+    if asked and asked[0] in QUESTIONS and (verbs := others(ASKING, count, ASKED)):
+        said.append(Concept(verbs))
     return list(dict.fromkeys([*said, *found]))
 
 
@@ -107,18 +117,18 @@ def phrases(asked: list[str], count: Count) -> Iterator[Concept]:
     for size in (4, 3, 2):
         for at in range(len(asked) - size + 1):
             meanings = PHRASES.get(tuple(stems[at : at + size]), ())
-            if forms := others(meanings, count):
+            if forms := others(meanings, count, PHRASE):
                 yield Concept(forms)
     # What stands between a verb and its particle: `throw everything away`.
     for at, particle in enumerate(asked):
         for verb in stems[max(at - 4, 0) : max(at - 1, 0)] if particle in PARTICLES else ():
-            if forms := others(PHRASES.get((verb, particle), ()), count):
+            if forms := others(PHRASES.get((verb, particle), ()), count, PHRASE):
                 yield Concept(forms)
 
 
-def joined(concept: Concept, word: str, telling: list[str], count: Count) -> Concept:
+def joined(concept: Concept, word: str, asked: list[str], count: Count) -> Concept:
     """With the word and its neighbour as one, where somebody writes them so: `screen shot`."""
-    pairs = [a + b for a, b in pairwise(telling) if word in (a, b)]
+    pairs = [a + b for a, b in pairwise(asked) if word in (a, b)]
     forms = tuple(Form((pair,), 1.0) for pair in pairs if count(pair))
     return replace(concept, forms=(*concept.forms, *forms)) if forms else concept
 
@@ -133,14 +143,14 @@ def meant(word: str, vocabulary: Words, count: Count) -> Concept | None:
     return Concept(guess, guessed=True) if guess else None
 
 
-def others(meanings: Iterable[str], count: Count) -> tuple[Form, ...]:
+def others(meanings: Iterable[str], count: Count, counts: float = OTHER_WORD) -> tuple[Form, ...]:
     forms: list[Form] = []
     for meaning in meanings:
         said = meaning.split()
         there = tuple(word for word in said if count(word))
         if there and len(forms) < MOST_FORMS:
             part = len(there) / len(said)
-            forms.append(Form(there, OTHER_WORD * part * FADING ** len(forms)))
+            forms.append(Form(there, counts * part * FADING ** len(forms)))
     return tuple(forms)
 
 

@@ -15,14 +15,13 @@ import math
 import sqlite3
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import islice
-from typing import Protocol
 
 from mcpproxy.lexicon import Vocabulary, name_words, stem, words
 from mcpproxy.query import LONGEST_QUERY, Concept, Form, concepts
+from mcpproxy.ranking import MOST_ALIKE, MOST_FOUND, Likeness, Ranking, Row, with_likeness
 
 CREATE = """
 CREATE VIRTUAL TABLE entries USING fts5(
@@ -57,26 +56,6 @@ ONE_WORD = 0.3
 RARE = 4.0
 """How much more a concept that few entries have weighs against one that all have."""
 
-NAME_IS_ASKED = 0.6
-ASKED_IS_NAMED = 1.0
-"""What it adds that all words of the name are asked for, and that all that is asked for is in the name."""
-
-EXACT = 10.0
-BEGINS_SO = 1.0
-OWN_GROUP = 0.5
-"""What it adds that the query is the name, begins it, or has the words of the entry's group."""
-
-
-TAIL = 0.15
-"""Entries below this share of the best score are noise."""
-
-MOST_FOUND = 200
-MOST_ALIKE = 20
-"""Entries that are near in meaning without having a word of the query."""
-
-COMPARED = 60
-"""Of the best so many, the names are compared with the query."""
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -91,20 +70,6 @@ class Entry:
     text: str = ""
     parameters: str = ""
     details: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What is kept of an entry beside the index."""
-
-    id: str
-    group: str
-    stems: tuple[str, ...]
-    """Of the words of its name, without those of the group."""
-    spellings: tuple[str, ...]
-    """Its name as one word: whole, without the group, with the group in front."""
-    own: frozenset[str]
-    """The words of its group."""
 
 
 @dataclass(frozen=True)
@@ -214,14 +179,23 @@ class Index:
         if group is not None:
             numbers = {rows[n].id: n for n in self._groups.get(group, ()) if n in rows}
             found = {n: score for n, score in found.items() if rows[n].group == group}
-        final = Ranking(rest, asked, lookup).scores(found)
+        final = Ranking(rest, lookup.weights, rows, among.telling).scores(found)
         if likeness is not None and " " in rest.strip():
             final = with_likeness(final, likeness, numbers, rows)
         ranked = sorted(final, key=lambda n: (-round(final[n], 6), rows[n].id))
         if preferred is not None:
+            if group is None and not any(rows[number].group == preferred for number in ranked):
+                ranked = [*self._members(preferred, among, likeness), *ranked]
             # A stable sort: those of the group named first, in their order.
             ranked.sort(key=lambda number: rows[number].group != preferred)
         return [rows[number].id for number in ranked]
+
+    def _members(self, group: str, among: Selection, likeness: Likeness | None) -> list[int]:
+        """All of a group, where it is all that is known of a query."""
+        ids = sorted(among.rows[n].id for n in self._groups[group] if n in among.rows)
+        if likeness is not None:
+            ids.sort(key=likeness.__getitem__, reverse=True)
+        return [among.numbers[id] for id in ids[:MOST_ALIKE]]
 
 
 def spellings(database: sqlite3.Connection, numbers: Iterable[int]) -> Vocabulary:
@@ -238,29 +212,6 @@ def qualified(query: str, among: Selection) -> tuple[str | None, str]:
     before, colon, after = query.partition(":")
     group = among.groups.get("".join(words(before))) if colon and after.strip() else None
     return (group, after) if group is not None else (None, query)
-
-
-class Likeness(Protocol):
-    """How near entries are to a query in meaning; see `semantic.py`."""
-
-    def __getitem__(self, id: str) -> float: ...
-
-    def near(self) -> Iterable[str]: ...
-
-
-def with_likeness(
-    scores: Mapping[int, float],
-    likeness: Likeness,
-    numbers: Mapping[str, int],
-    rows: Mapping[int, Row],
-) -> dict[int, float]:
-    """Scores as shares of the best, and likeness added; with the nearest that no word found."""
-    best = max(scores.values(), default=1.0)
-    final = {n: score / best + max(likeness[rows[n].id], 0.0) for n, score in scores.items()}
-    near = (id for id in likeness.near() if id in numbers)
-    for id in islice(near, MOST_ALIKE):
-        final.setdefault(numbers[id], likeness[id])
-    return final
 
 
 class Lookup:
@@ -334,59 +285,6 @@ class Lookup:
             for number, score in sums.items()
             if score >= least[0]
         }
-
-
-class Ranking:
-    """The last word on the order of what was found: names are compared with the query."""
-
-    def __init__(self, query: str, asked: Sequence[Concept], lookup: Lookup) -> None:
-        self._words = frozenset(words(query))
-        self._spelled = "".join(words(query))
-        self._among = lookup.among
-        total = sum(lookup.weights.values()) or 1.0
-        self._asked = [
-            (
-                lookup.weights[concept] / total,
-                [(frozenset(map(stem, form.words)), form.factor) for form in concept.forms],
-            )
-            for concept in asked
-        ]
-
-    def scores(self, scores: Mapping[int, float]) -> dict[int, float]:
-        """Of the best. The long tail that shares a common word is left out."""
-        rows = self._among.rows
-        ahead = sorted(scores, key=lambda n: (-scores[n], rows[n].id))[:MOST_FOUND]
-        return {
-            number: scores[number] * (1 + self._bonus(rows[number], place < COMPARED))
-            for place, number in enumerate(ahead)
-            if scores[number] >= TAIL * scores[ahead[0]]
-        }
-
-    def _bonus(self, row: Row, compared: bool) -> float:
-        bonus = self._named_so(row) if compared else 0.0
-        if self._spelled in row.spellings:
-            bonus += EXACT
-        elif len(self._spelled) >= 4 and row.spellings[0].startswith(self._spelled):
-            bonus += BEGINS_SO
-        if row.own and row.own <= self._words:
-            bonus += OWN_GROUP
-        return bonus
-
-    def _named_so(self, row: Row) -> float:
-        hit: set[str] = set()
-        named = 0.0
-        for weight, forms in self._asked:
-            best = 0.0
-            for stems, factor in forms:
-                if stems.issubset(row.stems):
-                    hit |= stems
-                    best = max(best, factor)
-            named += best * weight
-        if not hit:
-            return 0.0
-        telling = {each: self._among.telling(each) for each in row.stems}
-        asked = sum(tells for each, tells in telling.items() if each in hit) / sum(telling.values())
-        return NAME_IS_ASKED * asked + ASKED_IS_NAMED * named
 
 
 # ── entries as the index takes them ─────────────────────────────────────────────────────────────

@@ -40,6 +40,7 @@ LAYERS = [
         "ambient",
         "search",
         "query",
+        "ranking",
         "semantic",
         "lexicon",
         "synonyms",

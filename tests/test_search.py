@@ -48,6 +48,11 @@ def index():
         ("k8s pod logs", "kube:logs"),
         ("what is in the file", "fs:read_file"),
         ("fs: list", "fs:list_directory"),
+        ("kube: what is it for", "kube:logs"),
+        ("screen shot", "web:take_screenshot"),
+        ("read https://example.com/a.md", "fs:read_file"),
+        ("PRs", "hub:get_pull_request"),
+        ("subdirectories", "fs:list_directory"),
     ],
 )
 def test_the_first_answer(index, query, expected):
@@ -89,6 +94,11 @@ def test_the_same_question_has_the_same_answer():
     assert [Index(ENTRIES).search("list file issue") for _ in range(3)].count(
         Index(ENTRIES).search("list file issue")
     ) == 3
+
+
+@pytest.mark.parametrize("query", ["which starz", "gravitational wavez", "what is zxqv"])
+def test_guesses_alone_are_no_answer_while_a_word_is_unknown(index, query):
+    assert index.search(query) == []
 
 
 def test_nothing_to_search():
