@@ -66,9 +66,12 @@ def identity(entry: ServerSettings) -> str:
 
 
 def fingerprint(tool: Tool) -> str:
-    """Changes with `FIELDS`; the order of members doesn't matter."""
+    """Changes with `FIELDS`; the order of members doesn't matter. Empty for one too deep to be read: it is no tool's."""
     known = tool.definition
-    return _digest({name: known[name] for name in FIELDS if name in known})
+    try:
+        return _digest({name: known[name] for name in FIELDS if name in known})
+    except RecursionError:
+        return ""
 
 
 def _digest(value: Any) -> str:
@@ -120,12 +123,12 @@ def sort_out(seen: Server, record: ServerRecord, *, trusting: bool) -> Sorted:
     held: dict[str, Held] = {}
     learnt: dict[str, Tool] = {}
     for name, tool in seen.tools.items():
-        known = record.tools.get(name)
+        known, now = record.tools.get(name), fingerprint(tool)
         if known is not None and known.blocked:
             held[name] = Held(tool, "blocked")
-        elif known is not None and known.fingerprint == fingerprint(tool):
+        elif known is not None and now and known.fingerprint == now:
             tools[name] = tool
-        elif trusting:
+        elif trusting and now:
             tools[name] = learnt[name] = tool
         else:
             held[name] = Held(tool, "new" if known is None else "changed")

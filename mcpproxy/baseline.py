@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Names and instructions are JSON strings: what a server sends need not be valid UTF-8.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS servers (
     name TEXT PRIMARY KEY, standing TEXT NOT NULL, identity TEXT NOT NULL, listed INTEGER NOT NULL,
@@ -43,11 +44,14 @@ CREATE TABLE IF NOT EXISTS tools (
     definition TEXT NOT NULL, at REAL NOT NULL, by TEXT NOT NULL, PRIMARY KEY (server, name)
 ) WITHOUT ROWID;
 """
-SERVERS = "SELECT name, standing, identity, listed, instructions FROM servers"
+SERVERS = "SELECT name, standing, identity, listed, instructions, at, by FROM servers"
 TOOLS = "SELECT server, name, blocked, fingerprint FROM tools"
 PUT_SERVER = "INSERT OR REPLACE INTO servers VALUES (?, ?, ?, ?, ?, ?, ?)"
 PUT_TOOL = "INSERT OR REPLACE INTO tools VALUES (?, ?, ?, ?, ?, ?, ?)"
 RETRY_SECONDS = 30.0
+MOST_TOOLS = 5000
+"""Of one server; beyond it those are forgotten that are neither listed nor blocked."""
+DROP_TOOL = "DELETE FROM tools WHERE server = ? AND name = ?"
 DETAILS = "SELECT name, blocked, definition, at, by FROM tools WHERE server = ?"
 
 
@@ -72,7 +76,7 @@ class Baseline:
         self._records: dict[str, ServerRecord] = {}
         self._stamps: dict[str, tuple[float, str]] = {}
         self._servers: dict[str, tuple[ServerRecord, float, str]] = {}
-        self._tools: dict[tuple[str, str], tuple[ToolRecord, Tool, float, str]] = {}
+        self._tools: dict[tuple[str, str], _Row | None] = {}
         self._views: dict[str, _View] = {}
         self._inspected: dict[str, Server] = {}
         self._changed = anyio.Event()
@@ -80,7 +84,7 @@ class Baseline:
         if path.exists():
             try:
                 self._load()
-            except (sqlite3.Error, OSError) as error:
+            except (sqlite3.Error, OSError, ValueError, TypeError) as error:
                 raise SettingsError(
                     f"{path} can't be read: {error}. It holds what was approved; put back a copy, or move it "
                     "away to trust what the configuration and its servers say now"
@@ -147,12 +151,24 @@ class Baseline:
             by = "quarantine_enabled: false"
         if found.learnt:
             record = self._put_tools(name, record, found.learnt.values(), by)
+            if len(record.tools) > MOST_TOOLS:
+                record = self._forget(name, record, seen)
         if found.learns_instructions:
             record = replace(record, instructions=found.instructions)
         if first or found.learns_instructions:
             record = replace(record, listed=record.listed or first)
             self._put(name, record, self._stamps[name][1], self._stamps[name][0])
         return record
+
+    def _forget(self, name: str, record: ServerRecord, seen: Server) -> ServerRecord:
+        """Leave out what a server that makes names up without end lists no more."""
+        kept = {
+            tool: known
+            for tool, known in record.tools.items()
+            if known.blocked or tool in seen.tools
+        }
+        self._tools |= {(name, tool): None for tool in record.tools if tool not in kept}
+        return replace(record, tools=MappingProxyType(kept))
 
     # an operator's acts
 
@@ -230,7 +246,7 @@ class Baseline:
         now, made = time.time(), dict(record.tools)
         for tool in tools:
             made[tool.name] = ToolRecord(blocked, approvals.fingerprint(tool))
-            self._tools[server, tool.name] = made[tool.name], tool, now, by
+            self._tools[server, tool.name] = _Row(made[tool.name], tool, now, by)
         record = replace(record, tools=MappingProxyType(made))
         self._records[server] = record
         self._changed.set()
@@ -240,11 +256,12 @@ class Baseline:
         tools: dict[str, dict[str, ToolRecord]] = {}
         database = self._open()
         for server, name, blocked, fingerprint in database.execute(TOOLS):
-            tools.setdefault(server, {})[name] = ToolRecord(bool(blocked), fingerprint)
-        for name, now, of, listed, says in database.execute(SERVERS):
+            known = ToolRecord(bool(blocked), fingerprint)
+            tools.setdefault(json.loads(server), {})[json.loads(name)] = known
+        for text, now, of, listed, says, at, by in database.execute(SERVERS):
+            name = json.loads(text)
             own = MappingProxyType(tools.get(name, {}))
-            self._records[name] = ServerRecord(now, of, bool(listed), says, own)
-        for name, at, by in database.execute("SELECT name, at, by FROM servers"):
+            self._records[name] = ServerRecord(now, of, bool(listed), json.loads(says), own)
             self._stamps[name] = at, by
 
     def _open(self) -> sqlite3.Connection:
@@ -264,9 +281,9 @@ class Baseline:
         with self._lock:
             if self._database is None and not self._path.exists():
                 return {}
-            rows = self._open().execute(DETAILS, (server,)).fetchall()
+            rows = self._open().execute(DETAILS, (json.dumps(server),)).fetchall()
         return {
-            name: Decided(bool(blocked), json.loads(definition), at, by)
+            json.loads(name): Decided(bool(blocked), json.loads(definition), at, by)
             for name, blocked, definition, at, by in rows
         }
 
@@ -283,7 +300,7 @@ class Baseline:
         """Write what has changed, or say in the log why that can't be done."""
         try:
             await self.flush()
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, ValueError) as error:
             logger.error("approvals can't be written to %s: %s", self._path, error)
             return False
         return True
@@ -307,26 +324,19 @@ class Baseline:
     def _write(
         self,
         servers: Mapping[str, tuple[ServerRecord, float, str]],
-        tools: Mapping[tuple[str, str], tuple[ToolRecord, Tool, float, str]],
+        tools: Mapping[tuple[str, str], _Row | None],
     ) -> None:
         with self._lock:
             database = self._open()
             database.execute("BEGIN IMMEDIATE")
             try:
-                database.executemany(
-                    PUT_SERVER,
-                    (
-                        (name, one.standing, one.identity, one.listed, one.instructions, at, by)
-                        for name, (one, at, by) in servers.items()
-                    ),
-                )
-                database.executemany(
-                    PUT_TOOL,
-                    (
-                        (server, name, one.blocked, one.fingerprint, json.dumps(dict(tool.definition)), at, by)
-                        for (server, name), (one, tool, at, by) in tools.items()
-                    ),
-                )  # fmt: skip
+                database.executemany(PUT_SERVER, (_server(*each) for each in servers.items()))
+                for key, row in tools.items():
+                    names = tuple(map(json.dumps, key))
+                    if row is None:
+                        database.execute(DROP_TOOL, names)
+                    else:
+                        database.execute(PUT_TOOL, (*names, *row.values()))
             except BaseException:
                 database.execute("ROLLBACK")
                 raise
@@ -352,6 +362,30 @@ async def open_baseline(path: Path) -> AsyncIterator[Baseline]:
         with anyio.CancelScope(shield=True):
             await baseline.save()
         baseline.close()
+
+
+def _server(name: str, decided: tuple[ServerRecord, float, str]) -> tuple[Any, ...]:
+    one, at, by = decided
+    says = json.dumps(one.instructions)
+    return json.dumps(name), one.standing, one.identity, one.listed, says, at, by
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A tool's record that is to be written."""
+
+    record: ToolRecord
+    tool: Tool
+    at: float
+    by: str
+
+    def values(self) -> tuple[Any, ...]:
+        known = self.record
+        try:
+            definition = json.dumps(dict(self.tool.definition))
+        except RecursionError:
+            definition = "{}"
+        return known.blocked, known.fingerprint, definition, self.at, self.by
 
 
 @dataclass(frozen=True, slots=True)

@@ -372,9 +372,7 @@ async def open_daemon(
     vault = Vault(loaded.places.state)
     async with AsyncExitStack() as stack:
         journal = await stack.enter_async_context(journal_of(loaded, lasting=lasting))
-        baseline = await stack.enter_async_context(
-            open_baseline(loaded.places.state / "approvals.sqlite3")
-        )
+        baseline = await stack.enter_async_context(open_baseline(loaded.places.approvals))
         fleet = await stack.enter_async_context(
             open_fleet(settings, environ, loaded.places.logs, loaded.places.state, baseline)
         )

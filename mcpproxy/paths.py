@@ -36,6 +36,11 @@ class Places:
     """MCP with the framing of stdio, for `mcpproxy stdio`."""
 
     @property
+    def approvals(self) -> Path:
+        """What operators decided about servers and tools."""
+        return self.state / "approvals.sqlite3"
+
+    @property
     def code_cache(self) -> Path:
         """Code that is kept."""
         return self.state / "code.sqlite3"

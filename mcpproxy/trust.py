@@ -91,7 +91,13 @@ class Trust:
         if seen.tools or says:
             self._baseline.accept(seen, fit, says, by)
         await self._release(entry)  # it connects from here on, to what is on record by now
-        return await self._done("approved", name, fit, by, stale)
+        found = await self._done("approved", name, fit, by, stale)
+        record = self._baseline.record(name)
+        if seen.error and record is not None and not record.listed:
+            found["note"] = (
+                f"its tools could not be seen ({seen.error}); those that it lists first are approved with it"
+            )
+        return found
 
     async def block(self, name: str, tools: Sequence[str] | None, by: str) -> Json:
         """Keep a server, or these tools of it, out until they are approved again."""
@@ -156,7 +162,7 @@ class Trust:
     async def _flush(self) -> None:
         try:
             await self._baseline.flush()
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, ValueError) as error:
             raise Refused(
                 "EXECUTION_FAILED",
                 f"this holds until the daemon ends, but can't be written to the state directory: {error}",

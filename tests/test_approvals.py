@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from mcpproxy import policy
 from mcpproxy.approvals import (
     ServerRecord,
     ToolRecord,
@@ -24,7 +26,8 @@ from mcpproxy.approvals import (
     sort_out,
     standing,
 )
-from mcpproxy.catalog import Server, Tool
+from mcpproxy.catalog import Catalog, Held, Server, Tool
+from mcpproxy.policy import EVERYTHING, Scope
 from mcpproxy.settings import ServerSettings
 
 NAMES = ("a", "b", "c")
@@ -150,6 +153,16 @@ def test_any_definition_has_a_fingerprint(more):
     assert len(fingerprint(Tool("s", {**more, "name": "a"}))) == 64
 
 
+def test_a_definition_too_deep_to_be_read_is_held_even_where_all_are_trusted():
+    deep = []
+    for _ in range(5000):
+        deep = [deep]
+    odd = tool("a", inputSchema=deep)
+    record = ServerRecord("approved", "id", True, None, {"a": ToolRecord(False, fingerprint(odd))})
+    for trusting in (False, True):
+        assert sort_out(seen(odd), record, trusting=trusting).held["a"].why == "changed"
+
+
 def test_an_empty_first_list_is_not_the_first_list():
     record = ServerRecord("approved", "id")
     assert not sort_out(seen(), record, trusting=False).learnt
@@ -223,3 +236,14 @@ def test_a_command_can_be_pasted_whatever_a_tool_is_called():
     assert command("approve", "my server", "x; rm -rf ~") == (
         "mcpproxy upstream approve 'my server' --tool 'x; rm -rf ~'"
     )
+
+
+def test_what_is_held_is_seen_by_who_could_use_it():
+    reads = tool("reads", annotations={"readOnlyHint": True})
+    held = {
+        name: Held(each, "new") for name, each in (("reads", reads), ("writes", tool("writes")))
+    }
+    catalog = Catalog({"s": replace(seen(), held=held)}, 1)
+    view = policy.seen(catalog, Scope(None, frozenset({"read"})))
+    assert list(view.servers["s"].held) == ["reads"] and view.servers["s"].waiting == 1
+    assert not policy.seen(catalog, Scope(frozenset({"t"}), EVERYTHING)).servers

@@ -11,7 +11,9 @@ import pytest
 from test_fleet import refused, until
 from upstreams import stub, wanted
 
+from mcpproxy import baseline
 from mcpproxy.baseline import open_baseline
+from mcpproxy.catalog import Server, Tool
 from mcpproxy.errors import SettingsError
 from mcpproxy.upstream.fleet import open_fleet
 
@@ -147,6 +149,27 @@ async def test_records_that_cannot_be_read_trust_nobody(kept):
     with pytest.raises(SettingsError, match=r"approvals\.sqlite3 can't be read"):
         async with open_baseline(kept.file):
             pass
+
+
+def lists(*names):
+    return Server(
+        "stub", "ready", "\ud800", {name: Tool("stub", {"name": name}) for name in names}, None
+    )
+
+
+async def test_any_name_is_kept_and_names_without_end_are_not(kept, monkeypatch):
+    monkeypatch.setattr(baseline, "MOST_TOOLS", 3)
+    entry = stub(auto_approve_tool_changes=True)
+    async with open_baseline(kept.file) as records:
+        records.become(wanted(entry))
+        records.judge(entry, lists("\ud800", "'; DROP TABLE tools"))
+        records.block_tools(entry, [Tool("stub", {"name": "x"})], "somebody")
+        records.judge(entry, lists("a", "\ud800"))
+    async with open_baseline(kept.file) as records:
+        record = records.record("stub")
+        assert record.instructions == "\ud800" and set(record.tools) == {"\ud800", "x", "a"}
+        assert records.details("stub")["\ud800"].definition == {"name": "\ud800"}
+        assert records.details("stub")["x"].blocked
 
 
 @pytest.mark.threat("A2")

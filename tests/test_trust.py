@@ -114,6 +114,11 @@ async def a_tool_changes(agent):
     assert await agent.call("old__add", {"a": 1, "b": 2}) == {"sum": 3}
     assert agent.serving.home.invoke("upstream", "block", "old", "--tool", "add").exit_code == 0
     assert (await agent.call("old__add", {}))["error"]["code"] == "TOOL_NOT_APPROVED"
+    kept = await anyio.to_thread.run_sync(
+        agent.serving.ask, "GET", "/api/v1/activity?type=approval&limit=1"
+    )
+    (last,) = kept.body["data"]["records"]
+    assert (last["code"], last["server"], last["caller"]) == ("BLOCKED", "old", "local")
     wrong = await agent.rest("POST", "/old/approve", {"tools": ["ad"]})
     assert wrong.status == 404 and "did you mean 'add'" in wrong.text
     anonymous = agent.serving.ask("POST", f"{SERVERS}/old/approve", {}, **{"X-API-Key": "x" + KEY})

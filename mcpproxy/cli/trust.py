@@ -6,6 +6,7 @@ With a daemon it is asked. Without one the same verbs run here, on the same reco
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ def inspect(name: str, output: str, config: str | None) -> None:
 def approve(name: str, tools: tuple[str, ...], output: str, config: str | None) -> None:
     """Let a server in with its tools as they are now, or with the given tools alone.
 
-    What has changed since you last inspected it is left waiting.
+    What has changed since you last inspected it is left waiting, and the status is 1.
     """
     chosen = list(tools) or None
     alone = standing_alone(config, lambda trust: trust.approve(name, chosen, "local"))
@@ -76,12 +77,21 @@ def block(name: str, tools: tuple[str, ...], output: str, config: str | None) ->
 
 
 def decided(sentence: str, found: Json, output: str) -> None:
-    from mcpproxy.suspicion import visible
-
+    """Say what came of it; status 1 when some of it was not done."""
     if output == "json":
         show_json(found)
-        return
+    else:
+        tell(sentence, found)
+    if found["changed_since_inspected"]:
+        sys.exit(1)
+
+
+def tell(sentence: str, found: Json) -> None:
+    from mcpproxy.suspicion import visible
+
     click.echo(f"{sentence}; it is {found['state']}")
+    if note := found.get("note"):
+        click.echo(f"  {note}")
     for title, key in (
         ("approved", "approved"),
         ("waiting", "waiting"),

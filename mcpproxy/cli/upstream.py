@@ -53,9 +53,7 @@ def list_servers(output: str, config: str | None) -> None:
 def why(server: dict[str, Any]) -> str:
     """Why a server isn't wholly there, and the command that goes on from it."""
     if count := server.get("waiting"):
-        from mcpproxy.approvals import command
-
-        return f"{count} of its tools wait for approval: {command('inspect', server['name'])}"
+        return f"{count} of its tools wait for approval: {look_at(server['name'])}"
     return server.get("error") or ""
 
 
@@ -244,8 +242,11 @@ def import_servers(
         found = read_client(each, config, taken)
         for entry in found.entries:
             taken[entry["name"]] = entry
-            if not dry_run:
-                add_entry(config, entry | ({"quarantined": False} if trusted else {}))
+            if dry_run:
+                continue
+            answer = add_entry(config, entry | ({"quarantined": False} if trusted else {}))
+            if answer.get("server", {}).get("state") == "quarantined":
+                found.notes.append(f"{entry['name']} waits for approval: {look_at(entry['name'])}")
         added = [entry["name"] for entry in found.entries]
         report.append(
             {"file": str(each), "added": added, "skipped": found.skipped, "notes": found.notes}
@@ -301,7 +302,23 @@ def add_entry(config: str | None, entry: dict[str, Any]) -> Any:
     from mcpproxy import entries
 
     alone = altering(config, lambda text: entries.add(text, entry))
-    return ask(config, "POST", SERVERS, alone, entry)
+    found = ask(config, "POST", SERVERS, alone, entry)
+    if "server" not in found and waits_later(config, entry):
+        click.echo(f"{entry['name']} will wait for approval: {look_at(entry['name'])}", err=True)
+    return found
+
+
+def waits_later(config: str | None, entry: dict[str, Any]) -> bool:
+    """Whether a server that is added now will be in quarantine when a daemon starts."""
+    from mcpproxy.cli import local
+
+    return "quarantined" not in entry and local.places_of(config).approvals.exists()
+
+
+def look_at(name: str) -> str:
+    from mcpproxy.approvals import command
+
+    return command("inspect", name)
 
 
 def ask(
