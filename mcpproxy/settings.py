@@ -133,7 +133,7 @@ class ServerSettings(Concurrency):
     init_timeout: Duration | None = None
     """How long connecting may take; the global value when unset."""
     health_check_interval: Duration | None = None
-    """Time between pings; the global value when unset."""
+    """Time between health checks; the global value when unset."""
 
 
 class Ceilings(Section):
@@ -194,11 +194,11 @@ class Settings(Concurrency):
     """Refuse to start where scripts can't be fully confined."""
 
     call_tool_timeout: Duration = 120.0
-    """How long one upstream call may take. Milliseconds, or "2m"."""
+    """How long one upstream call may take, not counting the time in which its client answers a question of it. Milliseconds, or "2m"."""
     init_timeout: Duration = 30.0
     """How long connecting to an upstream may take."""
     health_check_interval: Duration = 30.0
-    """Time between pings of a connected upstream."""
+    """Time between health checks of a connected upstream."""
     tool_discovery_interval: Duration = 300.0
     """Time after which an upstream's tools are listed anew when it gives no time to live."""
     tool_response_limit: int = Field(20_000, ge=0)

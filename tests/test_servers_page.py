@@ -9,9 +9,11 @@ import runpy
 import subprocess
 from pathlib import Path
 
-from running import PROGRAM
+from running import PROGRAM, home
 
-from mcpproxy import settings
+from mcpproxy import asking, settings
+from mcpproxy.paths import server_log
+from mcpproxy.upstream import dial, link, pipes, stdio
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "servers.md").read_text(encoding="utf-8")
@@ -63,6 +65,30 @@ def test_its_configuration_is_valid(tmp_path):
     [wiki] = loaded.settings.servers
     assert wiki.oauth is not None and wiki.oauth.client_secret == "${keyring:WIKI_SECRET}"
     assert loaded.warnings == []
+
+
+def test_its_numbers_are_those_of_the_code():
+    for said in (
+        f"after {link.FIRST_DELAY:g} s, 2 s, 4 s … up to {link.LONGEST_DELAY:g} s",
+        f"after {link.PINGS} unanswered checks",
+        "for up to an hour" * (link.LONGEST_RETRY_AFTER == 3600),
+        "for a day" * (link.ERA_SECONDS == 86_400),
+        "HTTP {}, {}, {} or {} |".format(*dial.BUSY),
+        f"{pipes.NOTED} lines for each connection",
+        f"the last {dial.LOG_BYTES >> 20} to {dial.LOG_BYTES >> 19} MB",
+        f"more than {pipes.LONGEST_MESSAGE >> 20} MiB",
+        f"{stdio.GRACE:g} s after its stdin was closed",
+        f"waits {asking.KEPT_SECONDS:g} s for the answer",
+    ):
+        assert said and said in PAGE
+
+
+def test_logs_are_shown_without_a_daemon():
+    with home() as place:
+        log = server_log(place.places.logs, "stub")
+        log.parent.mkdir(parents=True)
+        log.write_text("before\nlast words\n", encoding="utf-8")
+        assert place.invoke("upstream", "logs", "stub", "--tail", "1").stdout == "last words\n"
 
 
 def test_the_reference_is_what_the_code_gives():
