@@ -6,12 +6,21 @@ Takes a tool as it was listed on the wire; whatever is wrong with it, there is a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mcpproxy.names import spelled
-from mcpproxy.typings import ANYTHING, RESERVED, Types, key, one_line, quoted, required_names
+from mcpproxy.typings import (
+    ANYTHING,
+    RESERVED,
+    Types,
+    branches,
+    key,
+    one_line,
+    quoted,
+    required_names,
+)
 
 LONGEST_SIGNATURE = 90
 LONGEST_RETURN = 200
@@ -21,6 +30,11 @@ LONGEST_NOTE = 120
 
 NOTES = 160
 """Characters of all parameters' descriptions together, for a model: those of required ones come first."""
+
+LONGEST_SAMPLE = 60
+DEEPEST_SAMPLE = 4
+MOST_SAMPLES = 60
+"""Objects and arrays in one line that calls a tool; the others are empty."""
 
 SHORT_NOTE = 70
 SHORTEST_NOTE = 30
@@ -229,39 +243,75 @@ def function_name(name: str, taken: set[str]) -> str:
 
 
 def call_line(tool: Described) -> str:
-    """A line of code that calls the tool, with something in place of each argument."""
+    """A line of code that calls the tool, with something in place of each required argument."""
+    types, left = Types(tool.definition.get("inputSchema")), iter(range(MOST_SAMPLES))
     given = [
-        f"{key(parameter.name)}: {example(parameter)}"
+        f"{key(parameter.name)}: {sample(parameter.schema, types, left)}"
         for parameter in parameters(tool)
         if parameter.required
     ]
     return f"const result = await {access(tool)}({{{', '.join(given)}}});"
 
 
-def example(parameter: Parameter) -> str:
-    schema = parameter.schema if isinstance(parameter.schema, Mapping) else {}
-    for given in (schema.get("const"), schema.get("default"), *first(schema.get("enum"))):
-        if given is not None:
-            return one_line(json.dumps(given), 60)
-    if isinstance(parameter.type, str):
-        for start, written in PLACEHOLDERS.items():
-            if parameter.type.startswith(start):
-                return written
-        if parameter.type.endswith("[]"):
-            return "[]"
-    return "{}"
+def sample(schema: object, types: Types, left: Iterator[int], depth: int = 0) -> str:
+    """A value that a schema takes, as code, as far as its first choices and required members say."""
+    parts = [part for part in all_of(schema, types) if isinstance(part, Mapping)]
+    whole: dict[str, Any] = {word: part[word] for part in reversed(parts) for word in part}
+    for given in (whole.get("const"), whole.get("default"), *first(whole.get("enum"))):
+        if given is not None and len(written := json.dumps(given)) <= LONGEST_SAMPLE:
+            return written
+    kind = next(iter(types_of(whole)), None)
+    if kind in PLACEHOLDERS:
+        return PLACEHOLDERS[kind]
+    if next(left, None) is None or depth == DEEPEST_SAMPLE:
+        return "[]" if kind == "array" else "{}" if kind == "object" else "null"
+    if kind == "array":
+        few = isinstance(least := whole.get("minItems"), int) and least > 0
+        return f"[{sample(whole.get('items'), types, left, depth + 1)}]" if few else "[]"
+    for choice in (*branches(whole, "anyOf"), *branches(whole, "oneOf")) if kind is None else ():
+        if (found := sample(choice, types, left, depth + 1)) != "null":
+            return found
+    return "null" if kind is None else sample_object(parts, types, left, depth)
+
+
+def sample_object(
+    parts: list[Mapping[str, Any]], types: Types, left: Iterator[int], depth: int
+) -> str:
+    properties: dict[str, Any] = {}
+    for part in parts:
+        if isinstance(own := part.get("properties"), Mapping):
+            properties |= {str(name): one for name, one in own.items()}
+    members = [
+        f"{key(name)}: {sample(properties.get(name), types, left, depth + 1)}"
+        for name in dict.fromkeys(name for part in parts for name in required_names(part))
+    ]
+    return f"{{{', '.join(members)}}}"
+
+
+def all_of(schema: object, types: Types) -> list[object]:
+    """A schema and those that it is combined with; references are followed."""
+    found = types.meant(schema)
+    with_it = branches(found, "allOf") if isinstance(found, Mapping) else []
+    return [found, *(types.meant(one) for one in with_it)]
+
+
+def types_of(schema: Mapping[str, Any]) -> list[str]:
+    """What it may be, without null where it may be something else."""
+    kind = schema.get("type")
+    if kind is None and isinstance(schema.get("properties"), Mapping):
+        return ["object"]
+    kinds = [one for one in (kind if isinstance(kind, list) else [kind]) if isinstance(one, str)]
+    return [one for one in kinds if one != "null"] or kinds
 
 
 def first(values: object) -> list[Any]:
     return values[:1] if isinstance(values, list) else []
 
 
-PLACEHOLDERS = {'"': '"…"', "string[]": "[]", "number[]": "[]", "boolean[]": "[]"}
-PLACEHOLDERS |= {
+PLACEHOLDERS: Mapping[str | None, str] = {
     "string": '"…"',
     "number": "1",
+    "integer": "1",
     "boolean": "true",
     "null": "null",
-    "unknown": "null",
-    "[": "[]",
 }

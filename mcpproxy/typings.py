@@ -148,7 +148,11 @@ class Types:
 
     def target(self) -> object:
         """The whole, or what it stands for if it is nothing but a reference."""
-        found, seen = self.root, set[str]()
+        return self.meant(self.root)
+
+    def meant(self, found: object) -> object:
+        """A schema inside the whole, or what it stands for if it is nothing but a reference."""
+        seen = set[str]()
         while isinstance(found, Mapping) and isinstance(reference := found.get("$ref"), str):
             if reference in seen or "properties" in found:
                 return found

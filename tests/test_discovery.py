@@ -125,6 +125,58 @@ def test_a_tool_is_described_whole(demo):
     }
 
 
+TEXT = {"type": "string"}
+NODE = {
+    "type": "object",
+    "required": ["label", "children"],
+    "properties": {
+        "label": TEXT,
+        "children": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/node"}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "written"),
+    [
+        (TEXT, '"…"'),
+        ({"type": ["null", "integer"]}, "1"),
+        ({"type": "null"}, "null"),
+        ({"enum": ["m", "km"]}, '"m"'),
+        ({"const": 7}, "7"),
+        ({"type": "string", "default": "x" * 80}, '"…"'),
+        ({"type": "array", "items": TEXT}, "[]"),
+        ({"type": "array", "items": TEXT, "minItems": 1}, '["…"]'),
+        ({"required": ["a-b", "c"], "properties": {"a-b": TEXT}}, '{"a-b": "…", c: null}'),
+        ({"type": "object", "required": ["a-b", "c"], "properties": {"a-b": TEXT}}, '{"a-b": "…", c: null}'),
+        ({"anyOf": [{"type": "null"}, {"type": "object", "required": ["x"], "properties": {"x": TEXT}}]}, '{x: "…"}'),
+        ({"allOf": [{"$ref": "#/$defs/node"}, {"properties": {"label": {"const": "root"}}}]}, '{label: "root", children: ['),
+        ({"$ref": "#/$defs/node"}, '{label: "…", children: [{label: "…", children: [{}]}]}'),
+        ({"$ref": "#/nowhere"}, "null"),
+        (True, "null"),
+    ],
+)  # fmt: skip
+def test_a_line_that_calls_it_has_what_is_required(schema, written):
+    inputs = {
+        "type": "object",
+        "properties": {"v": schema},
+        "required": ["v"],
+        "$defs": {"node": NODE},
+    }
+    found = discovery(catalog(demo=[{"name": "t", "inputSchema": inputs}])).describe_tool("demo:t")
+    assert found["call"].startswith(f"const result = await tools.demo.t({{v: {written}")
+
+
+def test_a_line_that_calls_it_is_no_tree_without_end():
+    wide = {
+        "type": "object",
+        "required": list("abcdefgh"),
+        "properties": {name: {"$ref": "#"} for name in "abcdefgh"},
+    }
+    found = discovery(catalog(demo=[{"name": "t", "inputSchema": wide}])).describe_tool("demo:t")
+    assert len(found["call"]) < 5000
+
+
 def test_a_recursive_result_has_a_name(demo):
     answer = demo.describe_tool("demo.tree")
     assert answer["declaration"].splitlines() == [

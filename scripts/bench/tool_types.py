@@ -4,7 +4,8 @@
 
 FILE has tools as `mcpproxy tools list --json` prints them, or an object with a list for each server.
 Run by hand: it needs npm, and the network for it. Compiled are the declarations for editors, with
-the example scripts beside them, and each tool's own declaration as `get_functions` gives it.
+the example scripts and the line that calls each tool beside them, and each tool's own declaration as
+`get_functions` gives it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import common
 
 from mcpproxy.ambient import ambient
 from mcpproxy.catalog import Catalog, Server, Tool
-from mcpproxy.declarations import declaration
+from mcpproxy.declarations import call_line, declaration
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scripts"
 COMPILERS = ("5", "latest")
@@ -52,6 +53,7 @@ def write(catalog: Catalog, folder: Path) -> float:
     for n, tool in enumerate(catalog.tools()):
         text = declaration(tool).replace("declare function", "export declare function")
         (folder / f"tool{n}.ts").write_text(text + "\n", encoding="utf-8")
+        (folder / f"call{n}.ts").write_text(call_line(tool) + "\n", encoding="utf-8")
     return taken
 
 
@@ -88,7 +90,7 @@ def main() -> None:
         (f"errors of TypeScript {version}", len(errors)) for version, errors in found
     ]
     rows += [("bytes of declarations", size), ("ms to make them", taken)]
-    common.table(f"{tools} tools of {len(catalog.servers)} servers", ("", ""), rows)
+    common.table(f"{tools} tools of {len(catalog.servers)} servers", ("check", "found"), rows)
     for version, errors in found:
         for line in errors[:SHOWN]:
             print(f"{version}: {line}")
