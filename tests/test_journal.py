@@ -262,16 +262,19 @@ async def test_a_full_disk_turns_it_off_loudly_and_it_comes_back(tmp_path, caplo
 
 
 @pytest.mark.threat("J2")
-async def test_a_broken_database_turns_it_off_and_what_was_written_waits(tmp_path, caplog):
-    (tmp_path / "activity.sqlite3").write_bytes(b"no database " * 1000)
+async def test_a_broken_database_turns_it_off_and_what_was_written_waits(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "RETRY_SECONDS", 0.01)
+    file = tmp_path / "activity.sqlite3"
+    file.write_bytes(b"no database " * 1000)
     async with open_journal(tmp_path, KEEP, 100, on=True, lasting=True) as journal:
-        journal.record("system", "ok", code="EARLY")
+        journal.record("system", "ok", code="WAITS")
         await journal.flush()
         assert "not a database" in journal.status()["error"]
-        journal.record("system", "ok")
-    (tmp_path / "activity.sqlite3").unlink()
-    take_in(tmp_path)
-    assert [each["code"] for each in kept(tmp_path)] == ["EARLY"]
+        journal.record("system", "ok", code="LOST")
+        file.rename(tmp_path / "activity.broken")
+        with anyio.fail_after(5):
+            await until(lambda: journal.error is None)
+    assert [each["code"] for each in kept(tmp_path)] == ["WAITS", "JOURNAL_GAP"]
 
 
 def test_a_database_of_another_version_is_left_alone(tmp_path):

@@ -1,7 +1,7 @@
 """`mcpproxy doctor`: what is wrong here, and the command or setting that mends it.
 
-It looks at the configuration, at a running daemon and its servers, and has a VM try what a script
-must not be able to do.
+It looks at the configuration, at files and stored scripts, at a running daemon, its journal and its
+servers, and has a VM try what a script must not be able to do.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +18,14 @@ import click
 
 from mcpproxy import paths, settings
 from mcpproxy.approvals import command
-from mcpproxy.cli import local
+from mcpproxy.cli import checkup, local
+from mcpproxy.cli.checkup import Finding
 from mcpproxy.errors import SettingsError, WorkerError
 from mcpproxy.sandbox.pool import open_pool
 from mcpproxy.sandbox.typescript import open_transformer
 
 REMEDY = re.compile(r"mcpproxy (auth login|secrets set) ('[^']*'|[\w@%+:,./-]+)")
 """A command of ours that an error names itself; nothing else that a server may have put there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the report; `remedy` is there when something is wrong."""
-
-    what: str
-    remedy: str = ""
 
 
 def examine(config: str | None) -> list[Finding]:
@@ -46,11 +38,16 @@ def examine(config: str | None) -> list[Finding]:
     findings = [Finding(f"configuration {file} is valid")]
     findings += [Finding(f"configuration: {text}", f"edit {file}") for text in loaded.warnings]
     findings += packs(loaded.settings)
+    findings += checkup.files(loaded.places)
+    findings += checkup.scripts(loaded.places)
     findings += anyio.run(sandbox, loaded.settings)
     daemon = local.find(config)
     if daemon is None:
+        findings += checkup.port(loaded.settings)
+        findings += checkup.journal(loaded.places, loaded.settings)
         return [*findings, Finding("no daemon runs for this configuration", "mcpproxy serve")]
-    return [*findings, Finding(f"the daemon answers at {daemon.where}"), *servers(daemon)]
+    findings.append(Finding(f"the daemon answers at {daemon.where}"))
+    return [*findings, *of_daemon(daemon, loaded.places)]
 
 
 def packs(found: settings.Settings) -> Iterator[Finding]:
@@ -98,12 +95,15 @@ async def sandbox(found: settings.Settings) -> list[Finding]:
     return [*findings, Finding("TypeScript works")]
 
 
-def servers(daemon: local.Running) -> Iterator[Finding]:
+def of_daemon(daemon: local.Running, places: paths.Places) -> Iterator[Finding]:
+    """What it says of itself, and of its servers."""
     try:
+        _, status = local.request(daemon, "GET", "/api/v1/status", timeout=10)
         _, found = local.request(daemon, "GET", "/api/v1/servers", timeout=10)
     except local.NoAnswer as error:
         yield Finding(str(error), "look into its log, then start it anew: mcpproxy serve")
         return
+    yield from checkup.daemon(status["data"], places)
     for server in found["data"]["servers"]:
         yield about(server)
 

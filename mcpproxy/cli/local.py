@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mcpproxy import jsonc, paths
+from mcpproxy import __version__, jsonc, paths
 
 PROBE_SECONDS = 2.0
 
@@ -137,7 +137,7 @@ def fetch(
 
     Leaving early (Ctrl-C) closes the connection, which cancels the work.
     """
-    headers = {"Content-Type": "application/json"}
+    headers = {"Content-Type": "application/json", "User-Agent": f"mcpproxy {__version__}"}
     if daemon.key:
         headers["X-API-Key"] = daemon.key
     connection = daemon.connect(timeout)

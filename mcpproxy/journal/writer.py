@@ -202,6 +202,9 @@ class Journal:
         return True
 
     async def _begin_again(self) -> bool:
+        if self._store is not None:  # its file may be another one by now
+            await anyio.to_thread.run_sync(self._store.close)
+            self._store = None
         await self._begin()
         lost, self.lost, self.error = self.lost, 0, None
         logger.warning("the journal is on again; %d record(s) were not written", lost)
@@ -271,6 +274,10 @@ class Journal:
         found: dict[str, Any] = {"on": self.on and self.error is None}
         if self.error is not None:
             found |= {"error": self.error, "not_written": self.lost}
+        elif self.on:
+            file = self.directory / FILE
+            size = file.stat().st_size if file.exists() else 0
+            found |= {"file": str(file), "megabytes": round(size / 2**20, 1)}
         return found
 
     def warnings(self) -> list[str]:

@@ -1,0 +1,84 @@
+"""What `mcpproxy doctor` finds around the daemon, and what it says to do about it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+
+import pytest
+
+from mcpproxy.cli import checkup
+from mcpproxy.journal.store import Store
+from mcpproxy.paths import places
+from mcpproxy.serve import tcp_listener
+from mcpproxy.settings import Settings
+
+
+@pytest.fixture
+def ours(tmp_path):
+    found = places(tmp_path / "c.json", tmp_path / "state")
+    found.state.mkdir(mode=0o700)
+    found.config.write_text("{}", encoding="utf-8")
+    found.config.chmod(0o600)
+    return found
+
+
+def wrong(findings):
+    return [each for each in findings if each.remedy]
+
+
+def test_files_that_others_may_read_are_named_with_the_command_that_closes_them(ours):
+    assert wrong(checkup.files(ours)) == []
+    secret = ours.state / "it's secret"
+    secret.touch(0o640)
+    (found,) = wrong(checkup.files(ours))
+    assert "others may read" in found.what
+    assert os.system(found.remedy) == 0
+    assert wrong(checkup.files(ours)) == []
+
+
+def test_stored_scripts_that_nobody_can_call_are_named(ours):
+    ours.scripts.mkdir()
+    for name in ("good.js", "twice.js", "twice.ts"):
+        (ours.scripts / name).write_text("1", encoding="utf-8")
+    (ours.scripts / "empty.js").touch()
+    twice, empty = sorted(wrong(checkup.scripts(ours)), key=lambda each: "empty" in each.what)
+    assert "twice.js and" in twice.what
+    assert "is empty" in empty.what and empty.remedy.endswith("empty.js")
+    assert [each.what for each in checkup.scripts(ours)][-1] == "1 stored scripts can be called"
+
+
+def test_an_address_that_is_taken_is_found_before_a_daemon_wants_it():
+    with tcp_listener("127.0.0.1", 0) as taken:
+        settings = Settings(listen=f"127.0.0.1:{taken.getsockname()[1]}")
+        (found,) = wrong(checkup.port(settings))
+    assert "can't listen" in found.what and "--listen" in found.remedy
+    assert wrong(checkup.port(settings)) == []
+
+
+def test_a_journal_that_can_not_be_read_is_moved_away(ours):
+    assert list(checkup.journal(ours, Settings())) == []
+    with closing(Store(ours.state)):
+        assert wrong(checkup.journal(ours, Settings())) == []
+    (ours.state / "activity.sqlite3").write_bytes(b"no database " * 1000)
+    (found,) = wrong(checkup.journal(ours, Settings()))
+    assert found.remedy.startswith("mv ") and "OFF" in found.what
+    assert wrong(checkup.journal(ours, Settings(activity_enabled=False))) == []
+
+
+def test_what_a_daemon_says_of_itself_is_passed_on_with_what_mends_it(ours):
+    well = {
+        "activity": {"on": True, "megabytes": 1.5},
+        "config_error": None,
+        "requires_restart": [],
+    }
+    assert [each.what for each in checkup.daemon(well, ours)] == ["the journal is on, 1.5 MB"]
+    ill = {
+        "activity": {"on": False, "error": "disk I/O error", "not_written": 3},
+        "config_error": "c.json is not valid JSON",
+        "requires_restart": ["listen"],
+    }
+    off, old, restart = wrong(checkup.daemon(ill, ours))
+    assert "disk I/O error" in off.what
+    assert "c.json is not valid" in old.what and str(ours.config) in old.remedy
+    assert "listen" in restart.what and "mcpproxy serve" in restart.remedy
