@@ -11,6 +11,7 @@ import pytest
 from packs import ECHO, ENVIRON, cli, open_tools, put, shell, tool
 from test_fleet import alive, until
 
+from mcpproxy.upstream.toolpack import source
 from mcpproxy.upstream.toolpack.cache import Shelf
 from mcpproxy.upstream.toolpack.failure import Failure
 from mcpproxy.upstream.toolpack.processes import Ended
@@ -238,6 +239,30 @@ async def test_a_flood_on_stderr_is_cut_and_one_on_stdout_ends_the_program(root)
         assert (await pack.error("out"))[0] == "ECAP"
         assert (await pack.error("err"))[0] == "ETIMEOUT"
         assert 0 < sum(map(len, pack.said)) < 2**21
+
+
+async def test_programs_wait_for_their_turn_and_that_time_is_not_theirs(
+    root, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(source, "PROGRAMS", 1)
+    shell(
+        root, "first", 'touch "$1"; until test -e "$1.go"; do :; done; echo 1', "{{ input.file }}"
+    )
+    shell(root, "second", "echo 2", timeoutMs=1000)
+    file = tmp_path / "started"
+    found = []
+
+    async def call(pack, name):
+        found.append(await pack.call(name, file=str(file)))
+
+    async with open_tools(root) as pack, anyio.create_task_group() as tasks:
+        tasks.start_soon(call, pack, "first")
+        await until(file.exists)
+        tasks.start_soon(call, pack, "second")
+        await anyio.wait_all_tasks_blocked()
+        assert pack.source._turns.statistics().tasks_waiting == 1 and found == []
+        await anyio.Path(f"{file}.go").touch()
+    assert found == ["1", "2"]
 
 
 # ── kept results ────────────────────────────────────────────────────────────────────────────────

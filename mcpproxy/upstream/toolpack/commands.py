@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpproxy.upstream.toolpack.document import Bad
-from mcpproxy.upstream.toolpack.schemas import inside, shown
+from mcpproxy.upstream.toolpack.schemas import inside
 from mcpproxy.upstream.toolpack.templating import Template, Unfit
 from mcpproxy.upstream.toolpack.toolfile import ToolFile
 
@@ -36,10 +36,6 @@ class Command:
     start: tuple[str, ...]
     """The program, and what comes before the arguments of the tool file."""
     arguments: tuple[Template, ...]
-    folder: Path
-    """Where it runs: the root of its pack."""
-    script: Path | None
-    """The file of the pack that is run."""
 
     def line(self, values: Mapping[str, Any]) -> list[str]:
         """The command for one request. Raises `Unfit`."""
@@ -83,26 +79,24 @@ def plan(tool: ToolFile, file: Path, root: Path, environ: Mapping[str, str]) -> 
     if not Template(first).fixed:
         raise Bad(f"{key}: what is started can't be a template; its arguments can")
     path = environ.get("PATH")
-    script: Path | None
+    start: tuple[str, ...]
     match tool.kind:
         case "python":
-            start, script = _python(first, file, root)
+            start = _python(first, file, root)
         case "node":
-            script = _script(first, file, root)
-            start = (_program("node", path), str(script))
+            start = (_program("node", path), _script(first, file, root))
         case "php":
-            script = _script(first, file, root)
-            start = (_program(tool.php_binary or "php", path), str(script))
+            start = (_program(tool.php_binary or "php", path), _script(first, file, root))
         case _:
-            script = _own(first, file, root) if "/" in first and first[0] != "/" else None
-            start = (str(script) if script else _program(first, path),)
+            own = "/" in first and not first.startswith("/")
+            start = (_own(first, file, root) if own else _program(first, path),)
     arguments = []
     for n, word in enumerate(rest, 1):
         try:
             arguments.append(Template(word, largest=LONGEST_ARGUMENT))
         except Bad as error:
             raise Bad(f"{key}[{n}]: {error}", where=(key, n)) from error
-    return Command(start, tuple(arguments), root, script)
+    return Command(start, tuple(arguments))
 
 
 def _program(name: str, path: str | None) -> str:
@@ -113,37 +107,36 @@ def _program(name: str, path: str | None) -> str:
     raise Bad(f"the program {name!r} is not there, or not on the daemon's PATH: {remedy}")
 
 
-def _own(name: str, file: Path, root: Path) -> Path:
+def _own(name: str, file: Path, root: Path) -> str:
     found = _script(name, file, root)
     if not os.access(found, os.X_OK):
-        raise Bad(f"{shown(found, root.resolve())} is not executable: chmod +x mends that")
+        raise Bad(f"{name} is not executable: chmod +x mends that")
     return found
 
 
-def _script(name: str, file: Path, root: Path) -> Path:
+def _script(name: str, file: Path, root: Path) -> str:
     """A file beside the tool file, or from the root of the pack."""
     for folder in (file.parent, root):
         if os.path.lexists(folder / name):
-            return inside(folder / name, root)
+            return str(inside(folder / name, root))
     raise Bad(f"there is no file {name!r} beside the tool file or in the root of the pack")
 
 
-def _python(entry: str, file: Path, root: Path) -> tuple[tuple[str, ...], Path | None]:
+def _python(entry: str, file: Path, root: Path) -> tuple[str, ...]:
     """Our runner, told what to run: a function of a module, or a file."""
+    runner = (sys.executable, "-I", "-X", "utf8", str(RUNNER), str(file.parent), str(root))
     if found := MODULE.match(entry):
-        script = _module(found[1], file, root)
-        kind = "call"
-    else:
-        script, kind = _script(entry, file, root), "file"
-        entry = str(script)
-    runner = (sys.executable, "-I", "-X", "utf8", str(RUNNER))
-    return (*runner, str(file.parent), str(root), kind, entry), script
+        _module(found[1], file, root)
+        return (*runner, "call", entry)
+    return (*runner, "file", _script(entry, file, root))
 
 
-def _module(name: str, file: Path, root: Path) -> Path:
+def _module(name: str, file: Path, root: Path) -> None:
+    """Raises `Bad` unless the pack has such a module."""
     place = Path(*name.split("."))
     for folder in (file.parent, root):
         for candidate in (folder / place / "__init__.py", (folder / place).with_suffix(".py")):
             if candidate.exists():
-                return inside(candidate, root)
+                inside(candidate, root)
+                return
     raise Bad(f"there is no module {name!r} beside the tool file or in the root of the pack")

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,7 +24,7 @@ from mcpproxy.upstream.references import INHERITED
 from mcpproxy.upstream.toolpack import commands, reading, templating
 from mcpproxy.upstream.toolpack.cache import Cache, Shelf, key_of
 from mcpproxy.upstream.toolpack.commands import Command
-from mcpproxy.upstream.toolpack.endpoints import Request
+from mcpproxy.upstream.toolpack.endpoints import Endpoint, Request
 from mcpproxy.upstream.toolpack.failure import Failure
 from mcpproxy.upstream.toolpack.fetching import fetch
 from mcpproxy.upstream.toolpack.processes import run
@@ -47,6 +48,8 @@ LOOK_MS = 5000
 """Between looks at the files where nobody tells us of changes, as on some network file systems."""
 MOST_ARGUMENTS = 256 * 2**10
 """Bytes of a prompt's arguments."""
+PROGRAMS = max(8, 4 * (os.cpu_count() or 1))
+"""Programs of a pack that run at once; other calls wait for their turn."""
 LARGE = 8 * 2**10
 """Bytes of an input for which templates are rendered in a thread: nobody else is to wait for that."""
 
@@ -67,6 +70,7 @@ class PackSource(Source):
         self._cache = cache
         self._note = note
         self._said: frozenset[str] = frozenset()
+        self._turns = anyio.CapacityLimiter(PROGRAMS)
         self.pack = pack
         self.become(pack)
 
@@ -115,10 +119,7 @@ class PackSource(Source):
         if tool is None:
             raise inside.Unfit(f"there is no tool {name[:100]!r}; tools/list has them all")
         try:
-            with anyio.move_on_after(tool.file.timeout_ms / 1000):
-                return await self._result(tool, arguments)
-            milliseconds = tool.file.timeout_ms
-            raise Failure("ETIMEOUT", f"it took longer than {milliseconds} ms (timeoutMs)")
+            return await self._result(tool, arguments)
         except Failure as error:
             return failed(error)
 
@@ -158,18 +159,38 @@ class PackSource(Source):
         self, tool: Tool, planned: list[str] | Request, env: Mapping[str, str], given: bytes
     ) -> Any:
         """What the tool gives, checked. Raises `Failure`."""
-        most, work = tool.file.limits.output, tool.work
-        if isinstance(work, Command):
-            assert isinstance(planned, list)
-            whole = commands.environment(tool.file.env, env)
-            ended = await run(planned, whole, work.folder, given, most, self._note)
-            data = of_program(ended, whole=tool.output is not None and has_data(tool.output.schema))
+        if isinstance(planned, Request):
+            data = await self._fetched(tool, planned)
         else:
-            assert isinstance(planned, Request)
-            data = of_response(await fetch(planned, work.allow_hosts, most))
+            async with self._turns:  # whoever waits for a turn doesn't pay for it with timeoutMs
+                data = await self._ran(tool, planned, env, given)
         if tool.output is not None and (faults := tool.output.faults(data, "output")):
             raise Failure("EINTERNAL", f"the tool's output doesn't fit its schema: {faults}")
         return data
+
+    async def _ran(
+        self, tool: Tool, command: list[str], env: Mapping[str, str], given: bytes
+    ) -> Any:
+        most, whole = tool.file.limits.output, commands.environment(tool.file.env, env)
+        with _in_time(tool):
+            ended = await run(command, whole, self.pack.root, given, most, self._note)
+        return of_program(ended, whole=tool.output is not None and has_data(tool.output.schema))
+
+    async def _fetched(self, tool: Tool, request: Request) -> Any:
+        assert isinstance(tool.work, Endpoint)
+        with _in_time(tool):
+            response = await fetch(request, tool.work.allow_hosts, tool.file.limits.output)
+        return of_response(response)
+
+
+@contextmanager
+def _in_time(tool: Tool) -> Iterator[None]:
+    """Raises `Failure` when the block takes longer than the tool may."""
+    milliseconds = tool.file.timeout_ms
+    with anyio.move_on_after(milliseconds / 1000) as scope:
+        yield
+    if scope.cancelled_caught:
+        raise Failure("ETIMEOUT", f"it took longer than {milliseconds} ms (timeoutMs)")
 
 
 def _rendered(
