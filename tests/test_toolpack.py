@@ -226,19 +226,21 @@ async def test_nothing_is_left_of_a_program_that_takes_too_long_ends_or_is_cance
             tasks.start_soon(pack.source.call, "family", given, print)
             await pid_in(files[2])
             tasks.cancel_scope.cancel()
-    for file in files:
-        pid = int(file.read_text(encoding="ascii"))
+    said = [file.read_text(encoding="ascii") for file in files if file.exists()]
+    pids = [int(text) for text in said if text]  # on a busy machine the first may not get that far
+    assert len(pids) >= 2
+    for pid in pids:
         await until(lambda pid=pid: not alive(pid))
 
 
 @pytest.mark.threat("P7")
 async def test_a_flood_on_stderr_is_cut_and_one_on_stdout_ends_the_program(root):
     shell(root, "out", "exec yes")
-    shell(root, "err", "exec yes >&2", timeoutMs=200)
+    shell(root, "err", "yes | head -c 3000000 >&2; echo 1")
     async with open_tools(root) as pack:
         assert (await pack.error("out"))[0] == "ECAP"
-        assert (await pack.error("err"))[0] == "ETIMEOUT"
-        assert 0 < sum(map(len, pack.said)) < 2**21
+        assert await pack.call("err") == "1"
+        assert 0 < sum(map(len, pack.said)) <= 2**20
 
 
 async def test_programs_wait_for_their_turn_and_that_time_is_not_theirs(
