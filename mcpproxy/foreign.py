@@ -90,6 +90,9 @@ FOREIGN = """
     pie: camembert, secteurs, kreis, tarta, torta, pizza, taart, circular
     bar: barres, balken, barras, barre, staaf
     line: linie, linien, lineas, linhas, linee, lijn, courbe
+    histogram: histogramme, histograma, istogramma, histogramm
+    scatter: nuage, dispersion, dispersione, streudiagramm, punktdiagramm
+    funnel: entonnoir, embudo, funil, imbuto, trichter
     map: carte, mapa, mappa, karte, landkarte, kaart
     node, entity: noeud, nodo, knoten, entite, entidad, entidade, entita, entitat
     relation: relacion, relacao, relazione, beziehung, relatie

@@ -48,7 +48,8 @@ LITERALS = (
 )
 """Things themselves, and words for them: no tool is described by somebody's address."""
 
-PARTICLES = frozenset("away out off on up down back aside over in".split())
+REACH = 3
+"""Words ahead in which the second of an expression is looked for."""
 
 PREFIX = re.compile("(?:sub|un|re|non|multi|auto|pre)(?=.{4})")
 
@@ -114,16 +115,18 @@ def split(query: str, count: Count) -> Iterator[str]:
 def phrases(asked: list[str], count: Count) -> Iterator[Concept]:
     """Expressions of a few words that people use for something else."""
     stems = [stem(word) for word in asked]
-    for size in (4, 3, 2):
+    for size in (4, 3):
         for at in range(len(asked) - size + 1):
-            meanings = PHRASES.get(tuple(stems[at : at + size]), ())
-            if forms := others(meanings, count, PHRASE):
-                yield Concept(forms)
-    # What stands between a verb and its particle: `throw everything away`.
-    for at, particle in enumerate(asked):
-        for verb in stems[max(at - 4, 0) : max(at - 1, 0)] if particle in PARTICLES else ():
-            if forms := others(PHRASES.get((verb, particle), ()), count, PHRASE):
-                yield Concept(forms)
+            yield from phrase(tuple(stems[at : at + size]), count)
+    for at, first in enumerate(stems):
+        # Others may stand between two words: `throw it all away`.
+        for second in stems[at + 1 : at + 1 + REACH]:
+            yield from phrase((first, second), count)
+
+
+def phrase(stems: tuple[str, ...], count: Count) -> Iterator[Concept]:
+    if forms := others(PHRASES.get(stems, ()), count, PHRASE):
+        yield Concept(forms)
 
 
 def joined(concept: Concept, word: str, asked: list[str], count: Count) -> Concept:
@@ -167,7 +170,7 @@ def guesses(word: str, vocabulary: Words, count: Count) -> Sequence[Form]:
         return forms
     near: Sequence[str] = ()
     for away in (1, 2):
-        near = near or likeliest(vocabulary().near(word, away), count, 2)
+        near = near or likeliest(vocabulary().near(word, away), count, MOST_FORMS)
     return [Form((each,), MISSPELT) for each in near]
 
 
