@@ -11,6 +11,8 @@ import pytest
 from daemon_process import over_http
 from running import KEY, STUBS, home
 
+from mcpproxy.cli.doctor import about
+
 STUB = STUBS[0]
 SERVERS = "/api/v1/servers"
 
@@ -142,3 +144,16 @@ def test_the_commands_of_the_page_work_without_a_daemon(monkeypatch):
         assert said[4].stdout.startswith("blocked time; it is blocked")
         unknown = place.invoke("upstream", "inspect", "tim")
         assert unknown.exit_code == 2 and "did you mean 'time'" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("server", "remedy"),
+    [
+        ({"state": "quarantined"}, "mcpproxy upstream inspect s, then approve or remove it"),
+        ({"state": "ready", "waiting": 2}, "mcpproxy upstream inspect s"),
+        ({"state": "ready", "waiting": 0, "tools": 2}, ""),
+        ({"state": "blocked"}, ""),
+    ],
+)
+def test_the_doctor_says_what_waits(server, remedy):
+    assert about({"name": "s", **server}).remedy == remedy

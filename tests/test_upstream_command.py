@@ -66,6 +66,16 @@ def test_without_a_daemon_the_file_is_changed(place):
     assert "// ours" in place.config.read_text(encoding="utf-8")
 
 
+def test_what_is_added_after_the_first_start_is_said_to_wait(place):
+    assert "wait" not in place.run("add", "a", "--", "x").stderr
+    place.state.mkdir()
+    (place.state / "approvals.sqlite3").touch()
+    said = place.run("add", "my b", "--", "x").stderr
+    assert "my b will wait for approval: mcpproxy upstream inspect 'my b'" in said
+    assert "wait" not in place.run("add", "c", "--no-quarantine", "--", "x").stderr
+    assert place.servers["c"]["quarantined"] is False
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
