@@ -36,6 +36,8 @@ class Command:
     start: tuple[str, ...]
     """The program, and what comes before the arguments of the tool file."""
     arguments: tuple[Template, ...]
+    key: str
+    """Where they stand in the tool file: `entry` or `php`."""
 
     def line(self, values: Mapping[str, Any]) -> list[str]:
         """The command for one request. Raises `Unfit`."""
@@ -44,8 +46,8 @@ class Command:
             try:
                 text = template.render(values)
             except Unfit as error:
-                raise Unfit(f"entry[{n}]: {error}") from error
-            _check(text, f"entry[{n}]", options and not template.source.startswith("-"))
+                raise Unfit(f"{self.key}[{n}]: {error}") from error
+            _check(text, f"{self.key}[{n}]", options and not template.source.startswith("-"))
             if template.fixed and text == "--":
                 options = False
             found.append(text)
@@ -96,7 +98,7 @@ def plan(tool: ToolFile, file: Path, root: Path, environ: Mapping[str, str]) -> 
             arguments.append(Template(word, largest=LONGEST_ARGUMENT))
         except Bad as error:
             raise Bad(f"{key}[{n}]: {error}", where=(key, n)) from error
-    return Command(start, tuple(arguments))
+    return Command(start, tuple(arguments), key)
 
 
 def _program(name: str, path: str | None) -> str:
