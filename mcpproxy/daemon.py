@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from mcpproxy import __version__, approvals, gates, keptcode, request, semantic
+from mcpproxy import __version__, approvals, gates, keptcode, request, semantic, tracing
 from mcpproxy.baseline import Baseline, open_baseline
 from mcpproxy.catalog import Catalog
 from mcpproxy.codecache import CodeCache, Kept
@@ -74,6 +74,7 @@ class Daemon:
         self.baseline = baseline
         self.pool = pool
         self.journal = journal
+        self.meter = journal.meter
         self.feed = Feed(journal)
         self.scripts = Scripts(loaded.places.scripts)
         self._views = Views()
@@ -185,7 +186,9 @@ class Daemon:
         self._executions.add(execution)
         reply: Reply | None = None
         try:
-            reply = await self._ran(execution, wanted, caller, kept)
+            with tracing.span("mcpproxy.execution", {"mcpproxy.request_id": request_id}) as span:
+                reply = await self._ran(execution, wanted, caller, kept)
+                span.set_attribute("mcpproxy.outcome", reply.code or "ok")
             return reply
         finally:
             self._executions.discard(execution)

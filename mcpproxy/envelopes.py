@@ -25,6 +25,11 @@ class Reply:
         return to_json(self.envelope)
 
     @property
+    def code(self) -> str | None:
+        """Of its error; None for a success."""
+        return None if self.ok else self.envelope["error"]["code"]
+
+    @property
     def text(self) -> str:
         return self.written.decode()
 

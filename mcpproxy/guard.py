@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, unquote_plus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mcpproxy import logs
+from mcpproxy import logs, tracing
 from mcpproxy.policy import ADMIN, ANONYMOUS, LOCAL, Caller
 from mcpproxy.rates import WrongKeys
 from mcpproxy.settings import Settings
@@ -119,7 +119,8 @@ class Guard:
                 message = {**message, "headers": [*message.get("headers", ()), marked]}
             await send(message)
 
-        await self._app(scope, receive, send_marked)
+        with tracing.continued(trace_of(headers)):
+            await self._app(scope, receive, send_marked)
 
     def _judge(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller | Refusal:
         path = scope["path"]
@@ -206,6 +207,15 @@ def without_key(query: bytes) -> bytes:
 
 def is_mcp(path: str) -> bool:
     return path == "/mcp" or path.startswith("/mcp/")
+
+
+def trace_of(headers: dict[bytes, bytes]) -> dict[str, str]:
+    """What names the trace that a request belongs to (W3C Trace Context)."""
+    return {
+        name: value.decode("latin-1")
+        for name in (tracing.PARENT, tracing.STATE)
+        if (value := headers.get(name.encode())) is not None
+    }
 
 
 async def refuse(send: Send, refusal: Refusal, request_id: str, path: str) -> None:

@@ -23,7 +23,7 @@ import uvicorn
 from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskStatus
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mcpproxy import logs, profiles
+from mcpproxy import logs, profiles, tracing
 from mcpproxy.connections import Limited, Local, same_user
 from mcpproxy.daemon import Daemon, open_daemon
 from mcpproxy.errors import ProxyError, Refused, SettingsError
@@ -86,6 +86,7 @@ async def serve(loaded: Loaded, environ: Mapping[str, str]) -> None:
     settings, places = loaded.settings, loaded.places
     with ExitStack() as held:
         held.enter_context(sole(places))
+        held.enter_context(tracing.exporting(environ))
         tcp = held.enter_context(tcp_listener(settings.host, settings.port))
         unix, pipe = (
             held.enter_context(unix_listener(path)) if settings.enable_socket else None

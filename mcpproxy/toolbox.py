@@ -18,7 +18,7 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from mcpproxy import gates, jsonc, logs, offer
+from mcpproxy import gates, jsonc, logs, offer, tracing
 from mcpproxy.asking import Asker, Desk
 from mcpproxy.discovery import near_names
 from mcpproxy.errors import CallError, Refused
@@ -74,6 +74,8 @@ class Call:
     request_id: str
     report: Report | None
     asker: Asker
+    trace: object = None
+    """What names the trace that it belongs to, if anything does."""
 
     @property
     def own(self) -> str:
@@ -101,6 +103,7 @@ class Call:
             request_id=request_id,
             report=ctx.session.report_progress if wanted else None,
             asker=Asker.of(ctx, caller.name),
+            trace=meta if tracing.PARENT in meta or ctx.request is None else ctx.request.headers,
         )
 
 
@@ -159,7 +162,10 @@ class Tools:
         logs.client.set(call.client)
         verb = self.own.get(call.own)
         try:
-            return await (verb(call) if verb else self._upstream(call.name, call.arguments, call))
+            with tracing.continued(call.trace):
+                return await (
+                    verb(call) if verb else self._upstream(call.name, call.arguments, call)
+                )
         except Refused as refused:
             return failure(refused.code, str(refused), refused.retry_after_ms)
         except CallError as error:

@@ -64,6 +64,8 @@ LAYERS = [
         "importing",
         "redaction",
         "rates",
+        "meter",
+        "tracing",
     },
 ]
 """From the top; a module may import from layers below its own, and from its own layer without a cycle."""

@@ -74,8 +74,10 @@ class Trail:
     ) -> None:
         """A call ended: with an envelope, or as the ledger's outcome says."""
         self.calls += 1
-        self._calls_ms += timing.spent()[1] or 0
+        ms = timing.spent()[1]
+        self._calls_ms += ms or 0
         journal = self._journal
+        journal.meter.called(server, code_of(outcome), ms)
         if not journal.on:
             return
         written = b"" if isinstance(outcome, str) else outcome.written
@@ -89,6 +91,7 @@ class Trail:
         """A call did not get past the gates."""
         self.calls += 1
         self.turned_away += 1
+        self._journal.meter.turned_away(code)
         if self.turned_away <= REFUSALS:
             self._journal.record(
                 "tool_call",
@@ -107,12 +110,13 @@ class Trail:
         No reply: whoever asked is gone.
         """
         journal = self._journal
+        envelope = {} if reply is None else reply.envelope
+        code = "CANCELLED" if reply is None else reply.code
+        queue_ms, ms = self._timing.spent()
+        journal.meter.executed(code, queue_ms, ms)
         if not journal.on:
             return
         written = b"" if reply is None else reply.written
-        envelope = {} if reply is None else reply.envelope
-        code = None if envelope.get("ok") else envelope.get("error", {}).get("code", "CANCELLED")
-        queue_ms, ms = self._timing.spent()
         given, source = dict(program), program["source"]
         detail: dict[str, Any] = {
             "source_hash": digest(source),
@@ -172,10 +176,15 @@ def direct_call(
         outcome = call.result = CallError("UPSTREAM_ERROR", str(error)).envelope()
         raise
     finally:
+        outcome = outcome or ("not_started" if call.timing.sent is None else "unknown")
+        code = code_of(outcome)
+        if code is not None and status_of(code) == "blocked":
+            journal.meter.turned_away(code)
+        else:
+            journal.meter.called(server, code, call.timing.spent()[1])
         if journal.on:
             shown = texts("result", call.result, journal.most)
             size = weight(call.result) if "result_cut" in shown else len(shown.get("result", ""))
-            outcome = outcome or ("not_started" if call.timing.sent is None else "unknown")
             record_call(
                 journal, server, tool, arguments, call.timing, outcome, shown, size,
                 caller=caller, back=size, type=type,
@@ -217,6 +226,13 @@ class Door:
         if self._others:
             detail["others_before"], self._others = self._others, 0
         self._journal.refused(code, message, caller="nobody", **detail)
+
+
+def code_of(outcome: str | Mapping[str, Any]) -> str | None:
+    """The code of a call's outcome: an envelope, or what the ledger says of one that has none."""
+    if isinstance(outcome, str):
+        return outcome
+    return None if outcome["ok"] else str(outcome["error"]["code"])
 
 
 def weight(result: Mapping[str, Any]) -> int:

@@ -24,6 +24,7 @@ from mcpproxy import logs
 from mcpproxy.journal.pending import Pending, left_behind, read_lines
 from mcpproxy.journal.records import Numbers, Record, name, text
 from mcpproxy.journal.store import FILE, Retention, Store
+from mcpproxy.meter import Meter
 
 if TYPE_CHECKING:
     from mcpproxy.settings import Loaded, Settings
@@ -53,6 +54,8 @@ class Journal:
         """Characters of one text that are kept."""
         self.on = on
         """Whether the settings want it."""
+        self.meter = Meter()
+        """Counts what happens, on or off."""
         self.error: str | None = None
         """Why nothing is written although it should be."""
         self.lost = 0
@@ -120,6 +123,7 @@ class Journal:
         **detail: Any,
     ) -> None:
         """A whole request was turned away."""
+        self.meter.refused[code] += 1
         self.record(
             "refusal",
             "blocked",

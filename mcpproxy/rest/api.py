@@ -10,6 +10,8 @@ from mcpproxy.rest.code import Code
 from mcpproxy.rest.events import Events
 from mcpproxy.rest.keptcode import KeptPrograms
 from mcpproxy.rest.logins import Logins
+from mcpproxy.rest.metrics import Metrics
+from mcpproxy.rest.openapi import Description
 from mcpproxy.rest.routing import OPERATORS_ONLY, Routes
 from mcpproxy.rest.secrets import Secrets
 from mcpproxy.rest.servers import Servers
@@ -33,6 +35,7 @@ AREAS = (
     Tokens,
     Activity,
     Events,
+    Metrics,
 )
 """Each is made with the daemon and has `routes`."""
 
@@ -43,5 +46,5 @@ def open_api(daemon: Daemon) -> Routes:
     def forbidden(path: str) -> None:
         daemon.journal.refused("FORBIDDEN", OPERATORS_ONLY, path=path[:200])
 
-    routes = (route for area in AREAS for route in area(daemon).routes())
-    return Routes(routes, [EXEC], forbidden)
+    routes = [route for area in AREAS for route in area(daemon).routes()]
+    return Routes([*routes, Description(routes).route], [EXEC], forbidden)
