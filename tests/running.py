@@ -154,12 +154,16 @@ def below(root: int) -> set[int]:
     found: set[int] = set()
     todo = [root]
     while todo:
-        children = Path(f"/proc/{todo.pop()}/task").glob("*/children")
-        for path in children:
+        try:
+            tasks = [*Path(f"/proc/{todo.pop()}/task").iterdir()]
+        except OSError:  # it has ended
+            continue
+        for task in tasks:
             try:
-                pids = {int(word) for word in path.read_text(encoding="ascii").split()}
+                words = (task / "children").read_text(encoding="ascii").split()
             except OSError:
                 continue
+            pids = {int(word) for word in words}
             todo += pids - found
             found |= pids
     return found
