@@ -16,7 +16,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcpproxy import offer
 from mcpproxy.asking import LEVELS, LOG_LEVEL, Asker
 from mcpproxy.errors import CallError
-from mcpproxy.face import NOTICE_SECONDS, Face, answered_before
+from mcpproxy.face import NOTICE_SECONDS, Face, answered_before, stream
 from mcpproxy.library import KEYS, Library
 from mcpproxy.names import ToolId, find_tool
 from mcpproxy.policy import LOCAL, Caller
@@ -54,16 +54,16 @@ class CatalogFace(Face):
         self.news = anyio.Event()
         self.library = Library(tools.daemon.fleet, self._heard)
         self.server.whole = True
-        self.updates: set[str] = set()
-        """Resources whose changes are to be announced."""
+        self.updates: dict[tuple[object, str], None] = {}
+        """Who is to be told of which resources."""
         self.subscribers = Subscribers(tools.daemon.fleet, self.library, self._updated)
 
     def _heard(self, kind: str) -> None:
         self.other_lists.add(kind)
         self.news.set()
 
-    def _updated(self, uri: str) -> None:
-        self.updates.add(uri)
+    def _updated(self, holder: object, uri: str) -> None:
+        self.updates[holder, uri] = None
         self.news.set()
 
     def _left(self, connection: Connection) -> None:
@@ -74,24 +74,28 @@ class CatalogFace(Face):
         self, ctx: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         """A stream of a modern client; what it follows is followed as long as it is open."""
-        holder = object()
+        holder, caller, wanted = object(), asked_by(ctx)[0], params.notifications
+        followed: list[str] = []
         try:
-            for uri in params.notifications.resource_subscriptions or ():
-                with suppress(MCPError):  # what isn't there never changes
-                    await self.subscribers.subscribe(holder, uri, asked_by(ctx)[0])
-            return await super().listen(ctx, params)
+            for uri in wanted.resource_subscriptions or ():
+                with suppress(MCPError):  # what isn't there, or not for this caller, never changes
+                    await self.subscribers.subscribe(holder, uri, caller)
+                    followed.append(uri)
+            wanted = wanted.model_copy(update={"resource_subscriptions": followed})
+            stream.set(holder)
+            return await super().listen(ctx, params.model_copy(update={"notifications": wanted}))
         finally:
             self.subscribers.drop(holder)
 
     async def announce_updates(self) -> None:
         """Tell who follows a resource that it is another now."""
-        updates, self.updates = self.updates, set()
-        for uri in sorted(updates):
-            await self.bus.publish(ResourceUpdated(uri=uri))
-            async with anyio.create_task_group() as tasks:
-                for holder in self.subscribers.holders(uri):
-                    if isinstance(holder, Connection):
-                        tasks.start_soon(tell_updated, holder, uri)
+        updates, self.updates = self.updates, {}
+        async with anyio.create_task_group() as tasks:
+            for holder, uri in updates:
+                if isinstance(holder, Connection):
+                    tasks.start_soon(tell_updated, holder, uri)
+                else:
+                    self.bus.tell(holder, ResourceUpdated(uri=uri))
 
     def named(self, name: str, catalog: Catalog) -> str:
         """A tool's own name is enough where one server alone has such a tool.
@@ -134,6 +138,7 @@ class CatalogFace(Face):
     async def _hearing(self, ctx: Context, connection: Connection) -> Json:
         """What a legacy client wants to hear of; a modern one says so otherwise."""
         params = ctx.params or {}
+        self.meet(connection)
         if ctx.method == "logging/setLevel":
             if params.get("level") not in LEVELS:
                 raise MCPError(types.INVALID_PARAMS, f"level must be one of {', '.join(LEVELS)}")

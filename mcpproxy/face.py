@@ -62,6 +62,33 @@ EVENTS: dict[str, Callable[[], ServerEvent]] = {
 }
 
 
+stream: ContextVar[object] = ContextVar("stream", default=None)
+"""Whose stream is being opened, where that is somebody who can be told things alone."""
+
+
+class StreamBus(InMemorySubscriptionBus):
+    """Tells all open streams of an event, or one of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._own: dict[object, Callable[[ServerEvent], None]] = {}
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        leave, holder = super().subscribe(listener), stream.get()
+        if holder is not None:
+            self._own[holder] = listener
+
+        def end() -> None:
+            self._own.pop(holder, None)
+            leave()
+
+        return end
+
+    def tell(self, holder: object, event: ServerEvent) -> None:
+        if (listener := self._own.get(holder)) is not None:
+            listener(event)
+
+
 class FaceServer(Server[Any]):
     """A server that tells legacy clients, too, that its lists may change."""
 
@@ -105,7 +132,7 @@ class Face:
     ) -> None:
         self.tools = tools
         self._listed = listed
-        self.bus = InMemorySubscriptionBus()
+        self.bus = StreamBus()
         self.listeners = ListenHandler(self.bus)
         self.legacy: set[Connection] = set()
         self.server = FaceServer(
@@ -174,6 +201,12 @@ class Face:
                 case _:
                     await connection.send_tool_list_changed()
 
+    def meet(self, connection: Connection) -> None:
+        """Know a legacy client for as long as it is there."""
+        if connection not in self.legacy:
+            self.legacy.add(connection)
+            connection.exit_stack.callback(self._left, connection)
+
     def _left(self, connection: Connection) -> None:
         self.legacy.discard(connection)
 
@@ -182,9 +215,7 @@ class Face:
         connection: Connection = ctx.session._connection
         if ctx.method == "notifications/initialized":
             result = await call_next(ctx)
-            if connection not in self.legacy:
-                self.legacy.add(connection)
-                connection.exit_stack.callback(self._left, connection)
+            self.meet(connection)
             return result
         # A middleware that answers by itself goes around the SDK's own gate.
         if connection.initialize_accepted and ctx.method == "tools/list":

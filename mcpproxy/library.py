@@ -233,14 +233,14 @@ class Library:
         owners = [entry.server for entry in listed if entry.own == uri]
         if not owners:
             owners = _of_templates(uri, await self.entries(TEMPLATES, caller))
-        if not owners:
+        if not owners and wrapped is None:
             owners = list(self.sources("resources", caller))
         if len(owners) == 1:
             return owners[0], uri
         ways = " or ".join(wrap(server, uri[:LONGEST]) for server in owners[:3])
         message = f"which server's resource this is isn't clear: ask for {ways}"
         if not owners:
-            message = "there is no such resource: no server that is connected has any"
+            message = "there is no such resource, on no server that is connected"
         raise MCPError(types.INVALID_PARAMS, message, {"uri": uri[:LONGEST]})
 
     # requests

@@ -29,11 +29,13 @@ MOST = 1000
 class Subscribers:
     """See the module. A holder is a legacy client's connection or a modern client's stream."""
 
-    def __init__(self, fleet: Fleet, library: Library, updated: Callable[[str], None]) -> None:
+    def __init__(
+        self, fleet: Fleet, library: Library, updated: Callable[[object, str], None]
+    ) -> None:
         self._fleet = fleet
         self._library = library
         self._updated = updated
-        """Told the address, as clients know it, of a resource that is another now."""
+        """Told a holder, and the address as it knows it, of a resource that is another now."""
         self._held: dict[object, dict[str, tuple[str, str]]] = {}
         """Per holder: each address, and which resource of which server that is."""
         self._levels: dict[object, str] = {}
@@ -65,9 +67,6 @@ class Subscribers:
         self._levels.pop(holder, None)
         self.attend()
 
-    def holders(self, uri: str) -> list[object]:
-        return [holder for holder, held in self._held.items() if uri in held]
-
     def attend(self) -> None:
         """Have each server that is connected tell what somebody wants of it."""
         wanted = wanted_of(self._held.values())
@@ -81,14 +80,10 @@ class Subscribers:
 
     def _heard(self, server: str, uri: str) -> None:
         """A server may name a part of what was subscribed to."""
-        shown = {
-            address
-            for held in self._held.values()
-            for address, (owner, own) in held.items()
-            if owner == server and (uri == own or uri.startswith(f"{own.rstrip('/')}/"))
-        }
-        for address in sorted(shown):
-            self._updated(address)
+        for holder, held in self._held.items():
+            for address, (owner, own) in held.items():
+                if owner == server and (uri == own or uri.startswith(f"{own.rstrip('/')}/")):
+                    self._updated(holder, address)
 
 
 def follows(connection: Connection) -> bool:

@@ -34,8 +34,8 @@ def serving():
 
 
 @asynccontextmanager
-async def direct(serving, era, **options):
-    async with httpx2.AsyncClient(headers={"X-API-Key": KEY}, timeout=ENOUGH) as http:
+async def direct(serving, era, key=KEY, **options):
+    async with httpx2.AsyncClient(headers={"X-API-Key": key}, timeout=ENOUGH) as http:
         streams = streamable_http_client(f"http://{serving.address}/mcp/all", http_client=http)
         async with Client(streams, mode=era, cache=None, **options) as client:
             yield client
@@ -97,3 +97,27 @@ async def test_a_client_hears_of_resources_it_follows(serving, era):
             await until(lambda: touch(f"{server}__touch", {"uri": ONE}), lambda _: uri in heard)  # noqa: B023
             tasks.cancel_scope.cancel()
     assert set(heard) == {f"mcpproxy://resources/{each}/{ONE}" for each in ("legacy", "modern")}
+
+
+async def test_a_token_hears_of_its_own_servers_alone(serving):
+    wanted = {"name": "reader", "allowed_servers": ["modern"], "permissions": ["read", "write"]}
+    made = serving.ask("POST", "/api/v1/tokens", wanted).body["data"]["token"]
+    other = f"mcpproxy://resources/legacy/{ONE}"
+    async with (
+        direct(serving, "2026-07-28") as admin,
+        direct(serving, "2026-07-28", key=made) as client,
+    ):
+        async with (
+            admin.listen(resource_subscriptions=[other]) as all_events,
+            client.listen(resource_subscriptions=[other, ONE]) as events,
+        ):
+            assert events.honored.resource_subscriptions == [ONE]
+            # The address that the token knows for the one server is the other's own, too.
+            await until(
+                lambda: admin.call_tool("legacy__touch", {"uri": ONE}),
+                lambda told: "2" not in said(told) and ONE in said(told),
+            )
+            assert (await anext(aiter(all_events))).uri == other
+            await admin.call_tool("modern__touch", {"uri": ONE})
+            with anyio.fail_after(ENOUGH):
+                assert (await anext(aiter(events))).uri == ONE
