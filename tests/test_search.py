@@ -181,7 +181,7 @@ def test_what_a_group_had_is_gone_and_its_words_with_it():
 
 class Likeness(dict[str, float]):
     def near(self) -> list[str]:
-        return sorted((id for id in self if self[id] >= 0.35), key=lambda id: -self[id])
+        return sorted((id for id in self if self[id] >= 0.4), key=lambda id: -self[id])
 
 
 ALIKE = Likeness({entry.id: 0.1 for entry in ENTRIES} | {"kube:logs": 0.9, "fs:read_file": 0.4})

@@ -34,7 +34,7 @@ def meanings():
     [
         ("take a photograph of the website", "web:screenshot"),
         ("answer with an emoticon", "chat:add_reaction"),
-        ("delete the database records", "db:drop_table"),
+        ("get rid of the lines of a spreadsheet table", "db:drop_table"),
     ],
 )
 def test_the_nearest_has_no_word_of_the_query(meanings, query, expected):
