@@ -45,6 +45,11 @@ class Places:
         """Code that is kept."""
         return self.state / "code.sqlite3"
 
+    @property
+    def journal(self) -> Path:
+        """A folder of its own: who watches the configuration's isn't woken by each record."""
+        return self.state / "journal"
+
 
 def config_file(given: str | Path | None) -> Path:
     """The configuration file meant: absolute, `~` expanded, the default one when none is given."""

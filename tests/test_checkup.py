@@ -58,9 +58,9 @@ def test_an_address_that_is_taken_is_found_before_a_daemon_wants_it():
 
 def test_a_journal_that_can_not_be_read_is_moved_away(ours):
     assert list(checkup.journal(ours, Settings())) == []
-    with closing(Store(ours.state)):
+    with closing(Store(ours.journal)):
         assert wrong(checkup.journal(ours, Settings())) == []
-    (ours.state / "activity.sqlite3").write_bytes(b"no database " * 1000)
+    (ours.journal / "activity.sqlite3").write_bytes(b"no database " * 1000)
     (found,) = wrong(checkup.journal(ours, Settings()))
     assert found.remedy.startswith("mv ") and "OFF" in found.what
     assert wrong(checkup.journal(ours, Settings(activity_enabled=False))) == []

@@ -286,7 +286,7 @@ def in_files(config: str | None) -> Iterator[tuple[Any, Path]]:
     from mcpproxy.journal import queries
     from mcpproxy.journal.reading import take_in
 
-    directory = local.places_of(config).state
+    directory = local.places_of(config).journal
     try:
         take_in(directory)
         yield queries, directory

@@ -33,7 +33,7 @@ class Finding:
 
 def files(places: Places) -> Iterator[Finding]:
     """What others on this machine may read, or may not be ours."""
-    private = [places.config, places.state, *listed(places.state)]
+    private = [places.config, places.state, *listed(places.state), *listed(places.journal)]
     open_to_others, foreign = [], []
     for path in private:
         try:
@@ -93,19 +93,19 @@ def journal(places: Places, settings: Settings) -> Iterator[Finding]:
     if not settings.activity_enabled:
         yield Finding("the journal is switched off (activity_enabled)")
         return
-    if not (places.state / FILE).exists():
+    if not (places.journal / FILE).exists():
         return
     try:
-        with closing(reading.read(places.state)) as database:
+        with closing(reading.read(places.journal)) as database:
             reading.page(database, reading.Wanted(), limit=1)
     except (sqlite3.Error, OSError) as error:
         yield broken_journal(places, str(error))
     else:
-        yield Finding(f"the journal {places.state / FILE} can be read")
+        yield Finding(f"the journal {places.journal / FILE} can be read")
 
 
 def broken_journal(places: Places, why: str) -> Finding:
-    file = quoted(places.state / FILE)
+    file = quoted(places.journal / FILE)
     if shutil.disk_usage(places.state).free < LITTLE_BYTES:
         remedy = f"make room on the disk of {places.state}; then it is on again within a minute"
     else:

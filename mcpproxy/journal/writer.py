@@ -302,7 +302,7 @@ def retention(settings: Settings) -> Retention:
 def journal_of(loaded: Loaded, *, lasting: bool) -> AbstractAsyncContextManager[Journal]:
     """The journal that a configuration asks for."""
     return open_journal(
-        loaded.places.state,
+        loaded.places.journal,
         retention(loaded.settings),
         loaded.settings.activity_max_response_size,
         on=loaded.settings.activity_enabled,
