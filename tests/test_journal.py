@@ -31,7 +31,15 @@ KEEP = Retention(days=90, records=100_000, megabytes=256)
 
 def a_record(seq, **members):
     return Record(
-        **{"seq": seq, "id": seq, "at": seq >> 20, "type": "system", "status": "ok", **members}
+        **{
+            "seq": seq,
+            "id": seq,
+            "parent": None,
+            "at": seq >> 20,
+            "type": "system",
+            "status": "ok",
+            **members,
+        }
     )
 
 
@@ -129,7 +137,7 @@ async def test_a_secret_is_nowhere_in_the_journal_not_even_half_of_it(journal, t
     SECRETS.add(secret, "${env:FAKE}")
     try:
         for before in ("", "x" * (journal.most - 20)):  # so that the cut goes through it
-            with direct_call(journal, "stub", "echo", {"a": before + secret}, secret) as call:
+            with direct_call(journal, "stub", secret, {"a": before + secret}, "me") as call:
                 call.result = {"content": [{"type": "text", "text": f"{before}{secret}"}]}
         journal.refused("INVALID_REQUEST", f"no {secret}")
         trail = Trail(journal, "me", "request-1")

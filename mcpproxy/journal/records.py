@@ -56,7 +56,7 @@ encode = json.JSONEncoder(separators=(",", ":")).encode
 """ASCII, so that a lone surrogate or anything else a JSON string may hold arrives."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Record:
     """One thing that happened. The first fourteen are columns one can filter by or add up."""
 
@@ -64,7 +64,7 @@ class Record:
     """Its place: records are in the order in which they were written."""
     id: int
     """What others refer to it by; of an execution it is known before the end, else it is `seq`."""
-    parent: int | None = None
+    parent: int | None
     """`id` of the execution that a call belongs to."""
     at: int
     """Milliseconds since 1970 when it was written, which is at its end."""
@@ -167,9 +167,9 @@ def about(type: str, detail: Mapping[str, Any]) -> str:
 
 def name(text: str | None) -> str | None:
     """A name, as it fits into a column: short, and valid Unicode."""
-    if text is None:
-        return None
-    return SECRETS.hide(text[:LONGEST_NAME].encode("utf-8", "replace").decode())
+    if text is None or (text.isascii() and len(text) <= LONGEST_NAME):
+        return text
+    return text[:LONGEST_NAME].encode("utf-8", "replace").decode()
 
 
 def text(whole: str, most: int) -> str:

@@ -97,8 +97,8 @@ class Trail:
                 "tool_call",
                 status_of(code),
                 code=code,
-                server=server,
-                tool=tool,
+                server=SECRETS.hide(server),  # of the script's own making
+                tool=SECRETS.hide(tool),
                 parent=self.id,
                 detail=texts("arguments", arguments, self._journal.most),
                 **self._who,
@@ -118,6 +118,8 @@ class Trail:
             return
         written = b"" if reply is None else reply.written
         given, source = dict(program), program["source"]
+        if "description" in given:
+            given["description"] = text(given["description"], journal.most)
         detail: dict[str, Any] = {
             "source_hash": digest(source),
             "source": text(source, LONGEST_SOURCE),
@@ -138,7 +140,7 @@ class Trail:
             ms=ms,
             seen=seen,
             back=len(written),
-            detail=SECRETS.hide_all(given) | detail,
+            detail=given | detail,
             **self._who,
         )
 
@@ -185,6 +187,8 @@ def direct_call(
         if journal.on:
             shown = texts("result", call.result, journal.most)
             size = weight(call.result) if "result_cut" in shown else len(shown.get("result", ""))
+            if call.timing.sent is None:  # perhaps no names of ours
+                server, tool = SECRETS.hide(server), SECRETS.hide(tool)
             record_call(
                 journal, server, tool, arguments, call.timing, outcome, shown, size,
                 caller=caller, back=size, type=type,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from mcpproxy import logs
+from mcpproxy.envelopes import to_json
 from mcpproxy.journal.pending import Pending, left_behind, read_lines
-from mcpproxy.journal.records import Numbers, Record, name, text
+from mcpproxy.journal.records import LINE_END, Numbers, Record, name, text
 from mcpproxy.journal.store import FILE, Retention, Store
 from mcpproxy.meter import Meter
 
@@ -82,13 +83,18 @@ class Journal:
         status: str,
         *,
         id: int | None = None,
+        parent: int | None = None,
+        code: str | None = None,
         server: str | None = None,
         tool: str | None = None,
         caller: str | None = None,
         request_id: str | None = None,
-        **rest: Any,
+        ms: int | None = None,
+        seen: int | None = None,
+        back: int | None = None,
+        detail: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write one record; the rest are its other members. Never fails and never waits.
+        """Write one record; see `Record`. Never fails and never waits.
 
         Caller, client and request are those of the context unless given.
         """
@@ -96,22 +102,29 @@ class Journal:
             return
         now = time.time_ns() // 1_000_000
         seq = self._numbers.next(now)
-        record = Record(
-            seq=seq,
-            id=seq if id is None else id,
-            at=now,
-            type=type,
-            status=status,
-            server=name(server),
-            tool=name(tool),
-            caller=name(caller or logs.caller.get()),
-            client=name(logs.client.get()),
-            request_id=request_id or logs.known_request(),
-            **rest,
-        )
-        for listener in list(self._listeners.values()):
-            listener(record)
-        self._write(record)
+        row: list[Any] = [
+            seq,
+            seq if id is None else id,
+            parent,
+            now,
+            type,
+            status,
+            code,
+            name(server),
+            name(tool),
+            name(caller or logs.caller.get()),
+            name(logs.client.get()),
+            request_id or logs.known_request(),
+            ms,
+            seen,
+            back,
+            detail or {},
+        ]
+        if self._listeners:
+            record = Record(*row)
+            for listener in list(self._listeners.values()):
+                listener(record)
+        self._write(row)
 
     def refused(
         self,
@@ -133,11 +146,11 @@ class Journal:
             detail={"message": text(message, self.most), **detail},
         )
 
-    def _write(self, record: Record) -> None:
+    def _write(self, row: list[Any]) -> None:
         if self._pending is None or self.error is not None:
             self.lost += 1
             return
-        line = record.line()
+        line = to_json(row) + LINE_END
         try:
             self._pending.add(line)
         except OSError as error:
