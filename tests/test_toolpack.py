@@ -234,6 +234,28 @@ async def test_nothing_is_left_of_a_program_that_takes_too_long_ends_or_is_cance
 
 
 @pytest.mark.threat("P7")
+async def test_nothing_is_left_of_one_that_is_cancelled_while_it_starts(
+    root, tmp_path, monkeypatch
+):
+    shell(root, "family", FAMILY, "{{ input.file }}", "stay")
+    file, started, opened = tmp_path / "a", anyio.Event(), anyio.open_process
+
+    async def slowly(*words, **options):
+        process = await opened(*words, **options)
+        started.set()
+        await pid_in(file)  # as on a busy machine: the program runs before we hear that it does
+        return process
+
+    monkeypatch.setattr(anyio, "open_process", slowly)
+    async with open_tools(root) as pack, anyio.create_task_group() as tasks:
+        tasks.start_soon(pack.source.call, "family", {"file": str(file)}, print)
+        await started.wait()
+        tasks.cancel_scope.cancel()
+    pid = await pid_in(file)
+    await until(lambda: not alive(pid))
+
+
+@pytest.mark.threat("P7")
 async def test_a_flood_on_stderr_is_cut_and_one_on_stdout_ends_the_program(root):
     shell(root, "out", "exec yes")
     shell(root, "err", "yes | head -c 3000000 >&2; echo 1")

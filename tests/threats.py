@@ -258,6 +258,7 @@ THREATS: dict[str, tuple[str, ...]] = {
     ),
     "P7": (
         "test_toolpack::test_nothing_is_left_of_a_program_that_takes_too_long_ends_or_is_cancelled",
+        "test_toolpack::test_nothing_is_left_of_one_that_is_cancelled_while_it_starts",
         "test_toolpack::test_a_flood_on_stderr_is_cut_and_one_on_stdout_ends_the_program",
     ),
     "A3": (

@@ -90,16 +90,17 @@ async def open_child(program: Program, note: Callable[[list[str]], None]) -> Asy
         stderr, theirs_err = _pipe(fds)
         for ours in (stdin, stdout, stderr):
             os.set_blocking(ours, False)
-        process = await anyio.open_process(
-            [*guarded(), *program.command],
-            stdin=theirs_in,
-            stdout=theirs_out,
-            stderr=theirs_err,
-            env=program.env,
-            cwd=program.cwd,
-            start_new_session=True,
-        )
-        # no await between here and the `try`: a cancellation there would leave the child behind
+        # Shielded, and no await between here and the `try`: a cancellation would leave the child behind.
+        with anyio.CancelScope(shield=True):
+            process = await anyio.open_process(
+                [*guarded(), *program.command],
+                stdin=theirs_in,
+                stdout=theirs_out,
+                stderr=theirs_err,
+                env=program.env,
+                cwd=program.cwd,
+                start_new_session=True,
+            )
         for theirs in (theirs_in, theirs_out, theirs_err):
             fds.remove(theirs)
             os.close(theirs)

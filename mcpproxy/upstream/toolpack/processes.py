@@ -57,12 +57,13 @@ async def run(
     Raises `Failure` when it can't be started, or writes more than `largest` bytes.
     """
     try:
-        process = await anyio.open_process(
-            [*guarded(), *command], env=env, cwd=folder, start_new_session=True
-        )
+        # Shielded, and no await between here and the next `try`: a cancellation would leave it behind.
+        with anyio.CancelScope(shield=True):
+            process = await anyio.open_process(
+                [*guarded(), *command], env=env, cwd=folder, start_new_session=True
+            )
     except (OSError, ValueError) as error:
         raise Failure("EINTERNAL", f"it can't be started: {error}") from error
-    # no await between here and the `try`: a cancellation there would leave the process behind
     output = bytearray()
     last: deque[str] = deque(maxlen=LAST_LINES)
     try:
