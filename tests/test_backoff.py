@@ -54,7 +54,7 @@ async def attempts(tmp_path, monkeypatch, number):
 
     monkeypatch.setattr(link, "dial", dial)
     async with anyio.create_task_group() as tasks:
-        grant = Grant("stub", None, tasks)
+        grant = Grant("stub", None, tasks, lambda *_, **__: None)
         one = Link(stub(), Terms(), References({}), grant, tmp_path, lambda: None)
         tasks.start_soon(one.keep)
         await enough.wait()
