@@ -270,7 +270,7 @@ class Library:
         else:
             server, own = await self._find_template(_text(ref, "uri"), caller)
             named = {**ref, "uri": own}
-        connection = self._fleet.connections().get(server)
+        connection = self._fleet.connection(server)
         if connection is not None and "completions" not in connection.offers:
             return {"completion": {"values": []}}
         return await send(server, "completion/complete", {**params, "ref": named})

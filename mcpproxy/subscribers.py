@@ -43,7 +43,7 @@ class Subscribers:
     async def subscribe(self, holder: object, uri: str, caller: Caller) -> None:
         """Raises `MCPError` for a resource that isn't there, or whose server tells no changes."""
         server, own = await self._library.find_resource(uri, caller)
-        connection = self._fleet.connections().get(server)
+        connection = self._fleet.connection(server)
         if connection is not None and not follows(connection):
             message = f"server '{server}' does not tell when its resources change"
             raise MCPError(INVALID_PARAMS, message, {"uri": uri[:LONGEST]})

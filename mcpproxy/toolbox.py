@@ -286,7 +286,7 @@ class Tools:
         return noted(*self.daemon.pages.first(result, limit, call.caller.owner), call)
 
     def is_legacy(self, server: str) -> bool:
-        connection = self.daemon.fleet.connections().get(server)
+        connection = self.daemon.fleet.connection(server)
         return connection is not None and connection.era == "legacy"
 
 

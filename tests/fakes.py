@@ -53,6 +53,9 @@ class FakeFleet:
     def connections(self) -> dict[str, Any]:
         return {}
 
+    def connection(self, server: str) -> None:
+        return None
+
     async def settled(self, names: object = None) -> None:
         for catalog in self.coming:
             self.show(catalog)

@@ -338,6 +338,11 @@ class Fleet:
 
         return await self._take(server, method, send, _nothing, None)
 
+    def connection(self, server: str) -> Connection | None:
+        """That of one server, if it is open now."""
+        member = self._members.get(server)
+        return None if member is None else member.link.connection
+
     def connections(self) -> dict[str, Connection]:
         """Those that are open now, by server, in the order of the configuration."""
         open_now = ((name, member.link.connection) for name, member in self._members.items())
