@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shlex
+import subprocess
 import threading
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from asgi import Client, ask, http
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from running import home
+from running import KEY, home
 from test_fleet import until
 from test_journal import KEEP, a_record
 
@@ -25,13 +26,14 @@ from mcpproxy.journal import feed, reading
 from mcpproxy.journal.feed import Feed
 from mcpproxy.journal.queries import instant
 from mcpproxy.journal.reading import Wanted, page
-from mcpproxy.journal.records import number
+from mcpproxy.journal.records import TYPES, number
 from mcpproxy.journal.store import Store
 from mcpproxy.journal.writer import open_journal
 from mcpproxy.policy import ADMIN, Caller
 from mcpproxy.rest.activity import Activity
 from mcpproxy.rest.events import Events
 from mcpproxy.rest.routing import Routes
+from mcpproxy.settings import Settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "activity.md"
 AGENT = Caller("agent", "token")
@@ -55,6 +57,9 @@ def story():
             serving.ask("GET", "/api/v1/activity", **{"X-API-Key": token})
             serving.ask("POST", "/api/v1/servers/stub/block", {"tools": ["sleep"]})
             shown = [said(place, words) for words in commands(place)]
+            watched = watch(place, serving)
+            (request,) = blocks("http")
+            stream = first_line(serving, request.split()[1])
 
             def work(worker):
                 for n in range(1000):
@@ -73,15 +78,46 @@ def story():
             for each in workers:
                 each.join()
             serving.process.wait()
-        yield SimpleNamespace(place=place, answered=answered, shown=shown)
+        yield SimpleNamespace(
+            place=place, answered=answered, shown=shown, watched=watched, stream=stream
+        )
+
+
+def blocks(kind):
+    return re.findall(rf"^```{kind}\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def watch(place, serving):
+    """The first record that `watch` shows of an execution."""
+    process = place.start(
+        "activity", "watch", "--json", "--type", "execution", stdout=subprocess.PIPE
+    )
+    try:
+        line: list[bytes] = []
+        reader = threading.Thread(target=lambda: line.append(process.stdout.readline()))
+        reader.start()
+        while not line:  # until it listens
+            serving.execute("'seen by watch'")
+            reader.join(0.05)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    return json.loads(line[0])
+
+
+def first_line(serving, path):
+    """Of a stream that goes on."""
+    with closing(serving.connect()) as connection:
+        connection.request("GET", path, headers={"X-API-Key": KEY})
+        response = connection.getresponse()
+        return response.getheader("content-type"), response.readline()
 
 
 def commands(place):
     """Those of the page that come to an end, with a real id."""
     first = json.loads(said(place, ["export", "--type", "execution"]).splitlines()[0])
-    for block in re.findall(
-        r"^```sh\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
-    ):
+    for block in blocks("sh"):
         for line in block.splitlines():
             line = line.replace("1a22b910e6e00000", first["id"])
             line = line.replace("activity.csv", str(place.folder / "activity.csv"))
@@ -122,6 +158,26 @@ def test_each_command_of_the_page_says_the_same_with_a_daemon_and_without(story)
     assert (
         (story.place.folder / "activity.csv").read_text(encoding="utf-8").startswith("time,type,")
     )
+
+
+def test_what_comes_is_watched_and_streamed(story):
+    assert story.watched["about"] == "'seen by watch'"
+    assert story.stream == ("text/event-stream", b"retry: 2000\n")
+
+
+def test_the_page_tells_of_each_type_and_setting_and_shows_a_record_as_it_is(story):
+    text = PAGE.read_text(encoding="utf-8")
+    listed = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", text, re.MULTILINE)
+    named = set(re.findall(r"`(\w+)`", "".join(listed)))
+    assert set(TYPES) <= named
+    fields = {name for name in Settings.model_fields if name.startswith("activity")}
+    assert fields <= named
+    for name in fields:
+        assert f"| `{name}` | `{json.dumps(Settings.model_fields[name].default)}` |" in text
+    (example,) = blocks("json")
+    call = json.loads(said(story.place, ["export", "--type", "tool_call"]).splitlines()[0])
+    assert json.loads(example).keys() == call.keys()
+    assert call.keys() | {"code", "client", "back", "detail"} <= named
 
 
 def records(place, *words):
