@@ -96,9 +96,7 @@ class Daemon:
     def _apply(self, loaded: Loaded) -> None:
         """Go by other settings from now on; what runs goes on with those it began with."""
         if changed := differences(self.settings, loaded.settings):
-            self.journal.record(
-                "config_change", "ok", detail={"changed": changed, "warnings": loaded.warnings}
-            )
+            changes.settings(self.journal, changed, loaded.warnings)
         self.journal.become(loaded.settings)
         said = [text for text in self.warnings if text not in self._said]
         self._said = loaded.warnings

@@ -56,6 +56,8 @@ def story():
             serving.ask("GET", "/api/v1/servers", **{"X-API-Key": token})
             serving.ask("GET", "/api/v1/activity", **{"X-API-Key": token})
             serving.ask("POST", "/api/v1/servers/stub/block", {"tools": ["sleep"]})
+            later = {"name": "later", "command": "no-such-program", "enabled": False}
+            serving.ask("POST", "/api/v1/servers", later)
             shown = [said(place, words) for words in commands(place)]
             watched = watch(place, serving)
             (request,) = blocks("http")
@@ -207,6 +209,8 @@ def test_who_was_turned_away_and_what_an_operator_did_is_on_record(story):
             if one["id"] == each["id"]
         )
         assert listed["about"] == each["about"] != ""
+    (changed,) = records(story.place, "--type", "config_change")
+    assert changed["about"] == '["mcpServers.later"]' and changed["caller"] == "admin"
     started, ready = records(story.place, "--to", "2100-01-01")[:2]
     assert {started["type"], ready["type"]} == {"system", "server_state"}
 
@@ -471,5 +475,7 @@ async def test_a_stream_ends_with_the_daemon_and_nobody_listens_after_its_client
 
 async def test_a_bad_place_or_kind_is_refused(world):
     assert (await world.get("/events?after=here")).status == 400
+    head = await ask(world.app, "HEAD", "/events")
+    assert (head.status, head.text) == (200, "")
     answer = await world.get("/events?kinds=gossip")
     assert "'gossip' is none of activity, catalog, config, servers" in answer.text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from mcpproxy.catalog import EMPTY, Catalog, Server
@@ -23,6 +23,13 @@ class Servers:
         for found in changes(self._before, catalog):
             self._journal.record(**found)
         self._before = catalog
+
+
+def settings(journal: Journal, changed: Sequence[str], warnings: Sequence[str]) -> None:
+    """Record which settings and servers are others from now on."""
+    said = [text(each, 500) for each in warnings[:MOST_NAMES]]
+    detail = {"changed": [text(each, 256) for each in changed[:MOST_NAMES]], "warnings": said}
+    journal.record("config_change", "ok", detail=detail)
 
 
 def logins(journal: Journal) -> Callable[[str, str, str], None]:
