@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from pathlib import Path
+
 import anyio
 import pytest
 
@@ -66,3 +70,13 @@ def test_what_cannot_be_transformed_is_said_without_insides(source, refusal):
     assert answer["text"] is None
     assert refusal in answer["refusal"]
     assert "wasm" not in answer["refusal"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at a process in /proc")
+async def test_its_process_is_in_jail(tmp_path):
+    async with open_transformer(tmp_path) as transformer:
+        await transformer.warm()
+        process = Path(f"/proc/{transformer._process.pid}")
+        assert "NoNewPrivs:\t1" in (process / "status").read_text(encoding="ascii")
+        limits = (process / "limits").read_text(encoding="ascii")
+        assert re.search(r"^Max file size +0 +0 ", limits, re.MULTILINE)

@@ -126,13 +126,14 @@ class Confinement:
         self.layers: dict[str, bool] = {}
         """Which layers are in force in this process."""
 
-    def enter_jail(self, memory_bytes: int) -> None:
-        """What the fork server takes on for itself and all its children: it needs no file any more.
+    def enter_jail(self, memory_bytes: int | None) -> None:
+        """What a process takes on for itself and all its children once it needs no file any more.
 
-        `memory_bytes` is what a VM may map beyond what is mapped already.
+        `memory_bytes` is what it may map beyond what is mapped already; None is any number.
         """
+        most = None if memory_bytes is None else mapped_bytes() + memory_bytes
         _lower(
-            RLIMIT_AS=mapped_bytes() + memory_bytes if self._linux else None,
+            RLIMIT_AS=most if self._linux else None,
             RLIMIT_CORE=0,
             RLIMIT_FSIZE=0,
         )
