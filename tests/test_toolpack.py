@@ -11,9 +11,9 @@ import pytest
 from packs import ECHO, ENVIRON, cli, open_tools, put, shell, tool
 from test_fleet import alive, until
 
+from mcpproxy.upstream.failure import Failure
 from mcpproxy.upstream.toolpack import source
 from mcpproxy.upstream.toolpack.cache import Shelf
-from mcpproxy.upstream.toolpack.failure import Failure
 from mcpproxy.upstream.toolpack.processes import Ended
 from mcpproxy.upstream.toolpack.results import of_program
 

@@ -13,8 +13,8 @@ import anyio.abc
 import pytest
 from packs import open_tools, serving_site, tool
 
-from mcpproxy.upstream.toolpack import fetching
-from mcpproxy.upstream.toolpack.addresses import permitted
+from mcpproxy.upstream import fetching
+from mcpproxy.upstream.addresses import permitted
 
 
 class Site:

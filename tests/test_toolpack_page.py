@@ -13,7 +13,7 @@ from packs import open_tools
 
 from mcpproxy import settings
 from mcpproxy.cli import main
-from mcpproxy.upstream.toolpack.failure import CODES
+from mcpproxy.upstream.failure import CODES
 from mcpproxy.upstream.toolpack.templating import FILTERS, METHODS, SANDBOX
 from mcpproxy.upstream.toolpack.toolfile import ToolFile
 

@@ -8,43 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
-from mcpproxy.upstream.toolpack.addresses import never
+from mcpproxy.upstream.addresses import never
+from mcpproxy.upstream.request import (
+    LONGEST_HEADER,
+    LONGEST_URL,
+    OURS,
+    TOKEN,
+    Request,
+    header_fault,
+    target_fault,
+)
 from mcpproxy.upstream.toolpack.document import Bad
 from mcpproxy.upstream.toolpack.templating import Template, Unfit
 from mcpproxy.upstream.toolpack.toolfile import ToolFile
 
 URL = re.compile(r"(https?)://([^/?#]*)(.*)", re.DOTALL)
 AUTHORITY = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
-SPELLED = re.compile(r"[A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*\Z")
-"""Characters that a path and a query may consist of (RFC 3986), and no "#"."""
-LONGEST_URL = 16 * 2**10
-LONGEST_HEADER = 16 * 2**10
-TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
-VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]*\Z")
-OURS = frozenset(
-    {"accept-encoding", "connection", "content-length", "expect", "host", "proxy-authorization",
-     "te", "trailer", "transfer-encoding", "upgrade"}
-)  # fmt: skip
-"""Headers that belong to the connection, or say where it leads."""
 BODILESS = frozenset({"GET", "DELETE"})
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is sent."""
-
-    method: str
-    url: str
-    headers: tuple[tuple[str, str], ...] = field(repr=False)
-    body: bytes | None = field(repr=False)
-
-    @property
-    def host(self) -> str:
-        return urlsplit(self.url).hostname or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +65,8 @@ class Endpoint:
 
 def _check_target(target: str) -> None:
     """Raises `Unfit`."""
-    if not SPELLED.match(target) or len(target) > LONGEST_URL:
-        raise Unfit("entry: what it makes can't stand in a URL, or is too long for one")
-    path = target.partition("?")[0]
-    if any(unquote(segment) in (".", "..") for segment in path.split("/")):
-        raise Unfit("entry: a path can't have '.' or '..' as a part")
+    if fault := target_fault(target):
+        raise Unfit(f"entry: {fault}")
 
 
 def _value(name: str, template: Template, values: Mapping[str, Any]) -> str:
@@ -93,8 +74,8 @@ def _value(name: str, template: Template, values: Mapping[str, Any]) -> str:
         text = template.render(values)
     except Unfit as error:
         raise Unfit(f"headers.{name}: {error}") from error
-    if not VALUE.match(text):
-        raise Unfit(f"headers.{name}: a header can't have line breaks or control characters")
+    if fault := header_fault(text):
+        raise Unfit(f"headers.{name}: {fault}")
     return text.strip(" \t")
 
 

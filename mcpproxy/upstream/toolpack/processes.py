@@ -17,8 +17,8 @@ from pathlib import Path
 import anyio
 import anyio.abc
 
+from mcpproxy.upstream.failure import Failure
 from mcpproxy.upstream.stdio import guarded, outcome
-from mcpproxy.upstream.toolpack.failure import Failure
 
 AFTERMATH = 0.5
 """Seconds without output after which a program that ended is done, if others hold its pipes open."""

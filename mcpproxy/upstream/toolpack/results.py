@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcpproxy.redaction import SECRETS
-from mcpproxy.upstream.toolpack.failure import CODES, Failure
-from mcpproxy.upstream.toolpack.fetching import Response
+from mcpproxy.upstream.failure import CODES, Failure
+from mcpproxy.upstream.fetching import Response
 from mcpproxy.upstream.toolpack.processes import Ended
 
 Json = dict[str, Any]

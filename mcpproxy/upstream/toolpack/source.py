@@ -19,14 +19,15 @@ from watchfiles import awatch
 
 from mcpproxy.redaction import SECRETS
 from mcpproxy.upstream import inside
+from mcpproxy.upstream.failure import Failure
+from mcpproxy.upstream.fetching import fetch
 from mcpproxy.upstream.inside import Announce, Report, Source
 from mcpproxy.upstream.references import INHERITED
+from mcpproxy.upstream.request import Request
 from mcpproxy.upstream.toolpack import commands, reading, templating
 from mcpproxy.upstream.toolpack.cache import Cache, Shelf, key_of
 from mcpproxy.upstream.toolpack.commands import Command
-from mcpproxy.upstream.toolpack.endpoints import Endpoint, Request
-from mcpproxy.upstream.toolpack.failure import Failure
-from mcpproxy.upstream.toolpack.fetching import fetch
+from mcpproxy.upstream.toolpack.endpoints import Endpoint
 from mcpproxy.upstream.toolpack.processes import run
 from mcpproxy.upstream.toolpack.reading import Pack, Tool
 from mcpproxy.upstream.toolpack.results import (
@@ -179,7 +180,9 @@ class PackSource(Source):
     async def _fetched(self, tool: Tool, request: Request) -> Any:
         assert isinstance(tool.work, Endpoint)
         with _in_time(tool):
-            response = await fetch(request, tool.work.allow_hosts, tool.file.limits.output)
+            response = await fetch(
+                request, tool.work.allow_hosts, tool.file.limits.output, "limits.output"
+            )
         return of_response(response)
 
 

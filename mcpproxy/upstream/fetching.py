@@ -18,10 +18,10 @@ from urllib.parse import urljoin, urlsplit
 import anyio
 import httpcore2
 
+from mcpproxy.upstream.addresses import Address, permitted
+from mcpproxy.upstream.failure import Failure
+from mcpproxy.upstream.request import Request
 from mcpproxy.upstream.tls import trust
-from mcpproxy.upstream.toolpack.addresses import Address, permitted
-from mcpproxy.upstream.toolpack.endpoints import Request
-from mcpproxy.upstream.toolpack.failure import Failure
 
 MOST_REDIRECTS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -42,10 +42,12 @@ class Response:
         return str(message.get_content_charset("utf-8"))
 
 
-async def fetch(request: Request, allow_hosts: frozenset[str], largest: int) -> Response:
-    """The answer, after redirects. Raises `Failure`."""
+async def fetch(
+    request: Request, allow_hosts: frozenset[str], largest: int, limit: str = ""
+) -> Response:
+    """The answer, after redirects. `limit` names what says how large it may be. Raises `Failure`."""
     for _ in range(MOST_REDIRECTS + 1):
-        response = await _exchange(request, allow_hosts, largest)
+        response = await _exchange(request, allow_hosts, largest, limit)
         location = response.headers.get("location")
         if response.status not in REDIRECTS or location is None:
             return response
@@ -84,7 +86,9 @@ def _redirected(
     return replace(request, url=url.partition("#")[0], headers=headers)
 
 
-async def _exchange(request: Request, allow_hosts: frozenset[str], largest: int) -> Response:
+async def _exchange(
+    request: Request, allow_hosts: frozenset[str], largest: int, limit: str
+) -> Response:
     headers = [("Accept-Encoding", "identity"), *request.headers]
     backend = Guarded(allow_hosts)
     try:
@@ -99,8 +103,8 @@ async def _exchange(request: Request, allow_hosts: frozenset[str], largest: int)
                 async for piece in response.aiter_stream():
                     body += piece
                     if len(body) > largest:
-                        reason = f"its answer is larger than {largest} bytes (limits.output)"
-                        raise Failure("ECAP", reason)
+                        named = f" ({limit})" if limit else ""
+                        raise Failure("ECAP", f"its answer is larger than {largest} bytes{named}")
                 found = {
                     name.decode("latin-1").lower(): value.decode("latin-1")
                     for name, value in response.headers
