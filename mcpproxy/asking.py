@@ -101,6 +101,15 @@ class Asker:
             notify=outbound.notify,
         )
 
+    @classmethod
+    def nobody(cls, owner: str) -> Asker:
+        """A client that can't be asked anything and hears of nothing."""
+
+        async def unheard(method: str, params: Json) -> None:
+            return None
+
+        return cls(owner, False, {}, {}, None, None, None, unheard)
+
     async def log(self, params: Json) -> None:
         """Pass on a server's log message, if it is grave enough."""
         if self.log_level is None or params.get("level") not in LEVELS:

@@ -298,7 +298,13 @@ class Daemon:
         """The state of each server that the caller may know of."""
         seen = self.catalog_for(caller).servers
         return [
-            {**each, "tools": len(one.tools), "waiting": one.waiting}
+            {
+                **each,
+                "tools": len(one.tools),
+                "waiting": one.waiting,
+                "instructions": one.instructions,
+                "offers": self.fleet.offers(each["name"]),
+            }
             for each in self.fleet.status()
             if (one := seen.get(each["name"])) is not None
         ]

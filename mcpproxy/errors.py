@@ -4,6 +4,8 @@
     ├── SettingsError     the configuration cannot be used as written
     ├── Refused           a request was turned away before anything ran
     ├── CallError         one tool call failed; becomes an envelope in the script
+    ├── ExecutionError    a program was run and failed; for Python programs
+    ├── Unreachable       there is no daemon where a Python program expects one
     └── WorkerError       the process that runs a script is not there any more
         └── PoolBusy      ...or was not to be had in time
 
@@ -125,6 +127,29 @@ class CallError(ProxyError):
         if self.result is not None:
             error["result"] = self.result
         return {"ok": False, "error": error}
+
+
+class ExecutionError(ProxyError):
+    """A program was run and failed.
+
+    `code` says how (docs/reference/code-execution.md has them all). `stack` has its lines and columns.
+    `calls` are the calls that it made, each with its outcome: one that is `ok` or `unknown` may have
+    had its effect. `reply` is the whole envelope.
+    """
+
+    def __init__(self, reply: dict[str, Any]) -> None:
+        error = reply["error"]
+        super().__init__(error["message"])
+        self.code = error["code"]
+        self.stack: str = error.get("stack") or ""
+        self.calls: list[dict[str, Any]] = reply.get("calls", [])
+        self.reply = reply
+
+
+class Unreachable(ProxyError):
+    """There is no daemon that answers where one was asked for; the message says what to do."""
+
+    code = "UNREACHABLE"
 
 
 class WorkerError(ProxyError):

@@ -15,7 +15,7 @@ import mcpproxy
 PACKAGE = Path(mcpproxy.__file__).parent
 
 LAYERS = [
-    {"cli"},
+    {"cli", "toolkit", "embedded"},
     {"serve"},
     {"proxy", "face", "direct", "rest"},
     {
@@ -128,6 +128,8 @@ def test_the_architecture_page_names_every_module():
     ("module", "absent"),
     [
         ("mcpproxy.cli", {"mcp", "pydantic", "uvicorn", "starlette", "anyio", "quickjs"}),
+        ("mcpproxy.toolkit", {"mcp", "pydantic", "anyio", "asyncio", "httpx2", "click"}),
+        ("mcpproxy.embedded", {"mcp", "pydantic", "anyio", "asyncio", "httpx2", "click"}),
         ("mcpproxy.sandbox.zygote", {"mcp", "pydantic", "uvicorn", "anyio", "click", "asyncio"}),
     ],
 )

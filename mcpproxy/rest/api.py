@@ -12,6 +12,7 @@ from mcpproxy.rest.keptcode import KeptPrograms
 from mcpproxy.rest.logins import Logins
 from mcpproxy.rest.metrics import Metrics
 from mcpproxy.rest.openapi import Description
+from mcpproxy.rest.resources import Resources
 from mcpproxy.rest.routing import OPERATORS_ONLY, Routes
 from mcpproxy.rest.secrets import Secrets
 from mcpproxy.rest.servers import Servers
@@ -28,6 +29,7 @@ AREAS = (
     KeptPrograms,
     Tools,
     Servers,
+    Resources,
     Trust,
     Logins,
     Secrets,

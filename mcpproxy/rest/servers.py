@@ -20,6 +20,8 @@ SERVER = {
     "login": None,
     "next_attempt_in_seconds": None,
     "protocol_version": "2025-11-25",
+    "instructions": "Times and time zones.",
+    "offers": ["tools"],
     "in_flight": 0,
     "queued": 0,
 }

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from mcpproxy import offer, toolbox
 from mcpproxy.ambient import ambient
+from mcpproxy.asking import Asker
 from mcpproxy.discovery import MOST, no_server
 from mcpproxy.errors import CallError, Refused
-from mcpproxy.execution import to_json
+from mcpproxy.execution import JOINING_SECONDS, to_json
 from mcpproxy.names import ToolId
 from mcpproxy.paging import Cut, NoPage
 from mcpproxy.rest.routing import Answer, Query, Request, Route, while_there
@@ -48,6 +50,9 @@ CALL_STATUS: Mapping[str, int] = {
 TYPESCRIPT = "text/plain; charset=utf-8"
 """The type that is registered for .ts files is of films."""
 
+OURS = frozenset(tool["name"] for tool in offer.FIVE)
+"""Those of our tools that can be called here; direct calls and reading on are the route itself."""
+
 MODERN_ONLY = frozenset({"resultType", "ttlMs", "cacheScope"})
 """What the newest revision of the protocol says about a result; nothing of the tool's."""
 
@@ -60,7 +65,10 @@ HIT = {
 CALL = {
     "type": "object",
     "properties": {
-        "tool_name": {"type": "string", "description": "server:tool"},
+        "tool_name": {
+            "type": "string",
+            "description": "server:tool, or one of our own tools such as search_tools",
+        },
         "arguments": {"type": "object", "description": "The tool's arguments; {} unless given."},
         "cursor": {
             "type": "string",
@@ -75,11 +83,15 @@ RESULT = {"content": [{"type": "text", "text": "14:30"}]}
 class Tools:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
+        self._own = toolbox.Tools(daemon)
 
     def routes(self) -> tuple[Route, ...]:
         server = Query("server", "only this server's")
         limit = Query(
             "limit", "how many at most", {"type": "integer", "minimum": 1, "maximum": MOST}
+        )
+        lazy = Query(
+            "lazy", "connect servers that wait for their first use, too", {"type": "boolean"}
         )
         return (
             Route(
@@ -88,7 +100,7 @@ class Tools:
                 summary="The definitions of all tools, as their servers gave them",
                 handle=self._list,
                 operators=False,
-                query=(server,),
+                query=(server, lazy),
                 example={"tools": [TOOL], "partial": False, "missing_servers": []},
             ),
             Route(
@@ -132,6 +144,9 @@ class Tools:
     async def _catalog(self, request: Request) -> Catalog:
         """What the caller sees, or of that the one server that it asks for."""
         await settled(self._daemon)
+        if request.query.get("lazy"):
+            with anyio.move_on_after(JOINING_SECONDS):
+                await self._daemon.view(request.caller).known()
         catalog = self._daemon.catalog_for(request.caller)
         wanted = request.query.get("server")
         if wanted is None:
@@ -184,6 +199,8 @@ class Tools:
             raise Refused("INVALID_REQUEST", "give tool_name, or cursor to read on, one of them")
         if cursor is not None:
             return self._read_on(cursor, request)
+        if offer.OTHER_NAMES.get(str(name), name) in OURS:
+            return await while_there(request, partial(self._own.call, ours(str(name), request)))
         try:
             found = await located(self._daemon, str(name), request.caller)
             return await while_there(request, partial(self._result, found, request))
@@ -213,6 +230,20 @@ class Tools:
 
     def _cut(self, result: dict[str, Any], cut: Cut | None) -> dict[str, Any]:
         return result if cut is None else {**result, "cut": cut.shown()}
+
+
+def ours(name: str, request: Request) -> toolbox.Call:
+    """A call of a tool of our own, as it would come over MCP."""
+    return toolbox.Call(
+        name=name,
+        arguments=request.body.get("arguments", {}),
+        meta={},
+        caller=request.caller,
+        client=None,
+        request_id=request.request_id,
+        report=None,
+        asker=Asker.nobody(request.caller.name),
+    )
 
 
 def failed(error: CallError, request_id: str) -> Answer:

@@ -204,9 +204,11 @@ class Pool:
         found = {}
         for act in [*ACTS, LANDLOCK_ACT]:
             vm = self._fork(act)
-            with anyio.move_on_after(10):
-                await vm.ended.wait()
-            vm.close()
+            try:
+                with anyio.move_on_after(10):
+                    await vm.ended.wait()
+            finally:
+                vm.close()
             wanted = REFUSED if act == LANDLOCK_ACT else -SIGSYS
             found[act] = vm.status == wanted
         return found

@@ -348,6 +348,13 @@ class Fleet:
         open_now = ((name, member.link.connection) for name, member in self._members.items())
         return {name: connection for name, connection in open_now if connection is not None}
 
+    def offers(self, server: str) -> list[str]:
+        """Which of tools, prompts and resources a server that is connected has."""
+        member = self._members.get(server)
+        connection = None if member is None else member.link.connection
+        said = {} if connection is None else connection.offers
+        return [kind for kind in ("tools", "prompts", "resources") if kind in said]
+
     async def _take(
         self,
         server: str,

@@ -1,0 +1,80 @@
+"""`Proxy`: the daemon within a Python program."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from daemon_process import stubs
+from running import below, gone
+
+from mcpproxy import CallError, Execution, ExecutionError, Proxy, Refused, SettingsError
+from mcpproxy.embedded import data_of
+
+CONFIG = {"mcpServers": stubs("stub"), "code_execution_pool_size": 1}
+
+
+async def test_programs_and_tools_run_in_it_and_nothing_is_left(tmp_path):
+    import os
+
+    before = below(os.getpid())
+    async with Proxy(CONFIG | {"data_dir": str(tmp_path)}) as proxy:
+        assert await proxy.execute("return await tools.stub.add(input)", {"a": 1, "b": 2}) == (
+            Execution({"sum": 3})
+        )
+        traced = await proxy.execute("call_tool('stub', 'ping', {}).ok", trace=True)
+        assert (traced.value, traced.calls[0]["outcome"]) == (True, "ok")
+        assert await proxy.call("stub:add", {"a": 1, "b": 2}) == {"sum": 3}
+        assert "add" in [tool.name for tool in await proxy.tools()]
+        assert (await proxy.search("add two numbers", 1))[0]["name"] == "stub:add"
+        with pytest.raises(Refused) as refused:
+            await proxy.execute("1", timeout_ms=0)
+        assert refused.value.code == "INVALID_OPTIONS"
+        for tool, code in (("stub:ad", "TOOL_NOT_FOUND"), ("stub:fail", "TOOL_ERROR")):
+            with pytest.raises(CallError) as failed:
+                await proxy.call(tool, {"message": "no"})
+            assert failed.value.code == code
+        children = below(os.getpid()) - before
+        with anyio.move_on_after(0.05) as scope:
+            await proxy.execute("await sleep(60000)")
+        assert scope.cancelled_caught
+    gone(children)
+    with pytest.raises(RuntimeError, match="async with"):
+        await proxy.execute("1")
+
+
+async def test_a_failure_leaves_the_block_as_it_was_raised(tmp_path):
+    with pytest.raises(ExecutionError) as failed:
+        async with Proxy({"data_dir": str(tmp_path), "code_execution_pool_size": 1}) as proxy:
+            await proxy.execute("call_tool('nix', 'x', {})\nnix()")
+    error = failed.value
+    assert (error.code, str(error)) == ("RUNTIME_ERROR", "ReferenceError: nix is not defined")
+    assert "script.js:2" in error.stack
+    assert error.calls[0]["code"] == "SERVER_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"listen": 7}, "listen"),
+        ({"mcpServers": object()}, "must be JSON data"),
+        ("/nowhere/mcp_config.json", "no configuration at /nowhere"),
+    ],
+)
+async def test_a_configuration_that_can_not_be_used_is_refused(config, said):
+    with pytest.raises(SettingsError, match=said):
+        async with Proxy(config):
+            raise AssertionError("it opened")
+
+
+@pytest.mark.parametrize(
+    ("result", "data"),
+    [
+        ({"content": [], "structuredContent": None}, None),
+        ({"content": [{"type": "text", "text": "[1]"}]}, [1]),
+        ({"content": [{"type": "text", "text": "[1"}]}, "[1"),
+        ({"content": [{"type": "text", "text": "1"}] * 2}, [{"type": "text", "text": "1"}] * 2),
+        ({}, None),
+    ],
+)
+def test_the_data_of_a_result_is_what_a_program_is_given(result, data):
+    assert data_of(result) == data

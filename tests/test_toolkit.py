@@ -1,0 +1,219 @@
+"""The toolkit: function tools for a chat completion, and the calls that a model makes of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+
+import anyio
+import pytest
+from daemon_process import open_process
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from running import KEY, STUBS, below, gone, taken_port
+
+from mcpproxy import AsyncMCPToolkit, MCPClient, MCPFunction, MCPToolkit, Refused, Unreachable
+from mcpproxy.toolkit.functions import Functions, result_text
+
+NAME = re.compile(r"mcp\d+_[A-Za-z0-9_-]+")
+SERVERS = [
+    {**STUBS[0], "name": "stub", "args": [*STUBS[0]["args"], "--library", "word"]},
+    {"name": "missing", "command": "/nowhere/server"},
+    {**STUBS[0], "name": "late", "lazy": True},
+    {**STUBS[0], "name": "off", "enabled": False},
+]
+
+
+@pytest.fixture(scope="module")
+def serving():
+    with open_process(mcpServers=SERVERS, code_execution_pool_size=1) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def toolkit(serving):
+    """Of the daemon that runs with a configuration: over its socket."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MCPPROXY_DATA_DIR", serving.home.environ["MCPPROXY_DATA_DIR"])
+        with MCPToolkit(serving.home.config) as found:
+            yield found
+
+
+def test_each_tool_is_a_function_with_a_name_that_may_be(toolkit):
+    names = [tool["function"]["name"] for tool in toolkit.tools]
+    assert names == list(toolkit.functions)
+    assert all(NAME.fullmatch(name) and len(name) <= 64 for name in names)
+    assert {"mcp1_add", "mcp3_add", "mcp1_list_items", "mcp1_a-b", "mcp1_a_b"} <= set(names)
+    add = toolkit.tools[names.index("mcp1_add")]
+    assert add["type"] == "function"
+    assert add["function"]["description"] == "Add two numbers."
+    assert add["function"]["parameters"]["required"] == ["a", "b"]
+    assert toolkit.tools[names.index("mcp1_echo")]["function"]["parameters"] == {
+        "type": "object",
+        "properties": {},
+    }
+
+
+def test_it_knows_whose_each_function_is(toolkit):
+    client = toolkit.mcpclient_for("mcp1_add")
+    assert client == MCPClient(1, "stub", "Stub instructions.")
+    assert toolkit.function_name(client, "add") == "mcp1_add"
+    assert toolkit.functions["mcp1_add"] == MCPFunction("mcp1_add", client, "tool", "add")
+    assert toolkit.is_mcp_function("mcp1_add") and not toolkit.is_mcp_function("add")
+    assert toolkit.mcpclient_for("add") is None
+    assert [each.name for each in toolkit.connected] == ["stub", "late"]
+    assert toolkit.errors.keys() == {"missing"} and "/nowhere" in toolkit.errors["missing"]
+    assert toolkit.instructions["stub"] == "Stub instructions."
+    assert "Stub instructions." in toolkit.system_prompt()
+
+
+def test_results_come_as_text_and_failures_as_text_too(toolkit):
+    assert json.loads(toolkit.call("mcp1_add", {"a": 1, "b": 2})) == {"sum": 3}
+    assert json.loads(toolkit.call("mcp3_add", '{"a": 1, "b": 2}')) == {"sum": 3}
+    assert toolkit.call("mcp1_ping").count("Error") == 0
+    for name, arguments, said in [
+        ("mcp1_fail", {"message": "no luck"}, "no luck"),
+        ("mcp1_add", {"a": 1}, '"b" is a required property'),
+        ("mcp1_add", "{", "not JSON"),
+        ("mcp1_add", "[]", "JSON object"),
+        ("mcp1_crash", {"status": 3}, "unknown"),
+        ("nothing", {}, "no function nothing; there are: mcp1_echo"),
+    ]:
+        text = toolkit.call(name, arguments)
+        assert text.startswith("Error: ") and said in text, text
+
+
+def test_resources_are_read_by_a_function(toolkit):
+    (function,) = (one for one in toolkit.functions.values() if one.kind == "resource")
+    assert function.name == "mcp1_read_resource"
+    (shown,) = (
+        tool["function"]["description"]
+        for tool in toolkit.tools
+        if tool["function"]["name"] == function.name
+    )
+    assert "file:///shared" in shown and "word://{id}" in shown
+    assert toolkit.call(function.name, {"uri": "file:///shared"}) == "word has file:///shared"
+    assert toolkit.call(function.name, {}).startswith("Error: body: ")
+
+
+def test_a_result_that_was_cut_is_read_on_by_the_same_function(toolkit):
+    text = toolkit.call("mcp1_big", {"bytes": 30_000})
+    cursor = re.search(r'\{"cursor": .*?\}', text)[0]
+    rest = toolkit.call("mcp1_big", cursor)
+    assert [len(part.partition("\n")[0]) for part in (text, rest)] == [20_000, 10_000]
+    assert rest.endswith("this is the end]")
+    # A tool's own cursor is the tool's.
+    assert json.loads(toolkit.call("mcp1_echo", {"cursor": "mine"})) == {"cursor": "mine"}
+
+
+async def test_a_token_sees_its_own_servers(serving):
+    made = serving.ask(
+        "POST", "/api/v1/tokens",
+        {"name": "agent", "allowed_servers": ["late"], "permissions": ["read"]},
+    ).body["data"]  # fmt: skip
+    url = f"http://{serving.address}"
+    async with AsyncMCPToolkit(url=url, key=made["token"]) as toolkit:
+        assert {"mcp1_add", "mcp1_get_user"} == set(toolkit.functions)
+        assert (toolkit.connected[0].name, toolkit.errors) == ("late", {})
+        assert json.loads(await toolkit.call("mcp1_add", {"a": 1, "b": 2})) == {"sum": 3}
+    async with AsyncMCPToolkit(url=url, key=KEY, servers=["late", "nix"]) as toolkit:
+        assert [each.name for each in toolkit.connected] == ["late"]
+        assert toolkit.errors == {"nix": "there is no such server"}
+        assert {one.mcpclient.id for one in toolkit.functions.values()} == {3}
+    assert (await toolkit.call("mcp3_add", {})).startswith("Error: the toolkit is closed")
+    with pytest.raises(Refused) as refused:
+        await AsyncMCPToolkit(url=url, key="another").load()
+    assert refused.value.code == "UNAUTHORIZED"
+
+
+async def test_where_no_daemon_is_it_says_so():
+    with taken_port() as free:
+        port = free.getsockname()[1]
+    with pytest.raises(Unreachable, match="mcpproxy serve"):
+        await AsyncMCPToolkit(url=f"http://127.0.0.1:{port}").load()
+
+
+def test_what_can_not_be_meant_is_refused():
+    for arguments, said in [
+        ({"mode": "all"}, "mode must be"),
+        ({"mode": "code", "servers": ["a"]}, "token"),
+        ({"servers": "a"}, "list of names"),
+        ({"config": "a", "url": "b"}, "not both"),
+        ({"key": "a"}, "key goes with url"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            MCPToolkit(**arguments)
+
+
+async def test_without_a_daemon_it_opens_one_and_leaves_nothing(tmp_path):
+    """The blocking toolkit, from within a running loop, and from several threads at once."""
+    before, threads = below(os.getpid()), set(threading.enumerate())
+    config = {"mcpServers": SERVERS[:1], "data_dir": str(tmp_path), "code_execution_pool_size": 1}
+    with MCPToolkit(config, mode="code") as toolkit:
+        assert list(toolkit.functions) == [
+            "code_execution", "search_tools", "get_functions", "list_servers", "run_cached_code",
+        ]  # fmt: skip
+        assert toolkit.mcpclient_for("code_execution") == MCPClient(0, "mcpproxy")
+        assert "code_execution" in toolkit.system_prompt()
+        code = "return await tools.stub.add({ a: 1, b: 2 })"
+        texts = []
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(
+                    anyio.to_thread.run_sync,
+                    lambda: texts.append(toolkit.call("code_execution", {"code": code})),
+                )
+        assert [json.loads(text) for text in texts] == [{"ok": True, "value": {"sum": 3}}] * 2
+        failed = toolkit.call("code_execution", {"code": "nix()"})
+        assert failed.startswith("Error: ") and "ReferenceError" in failed
+        found = json.loads(toolkit.call("search_tools", {"query": "add two numbers"}))
+        assert found["tools"][0]["name"] == "stub:add"
+        children = below(os.getpid()) - before
+        assert children
+    gone(children)
+    ours = {"mcpproxy toolkit"}
+    assert not ours & {thread.name for thread in threading.enumerate()} - {
+        thread.name for thread in threads
+    }
+    with pytest.raises(RuntimeError, match="not open"):
+        toolkit.call("code_execution", {})
+
+
+# ── names and texts ─────────────────────────────────────────────────────────────────────────────
+
+
+@settings(max_examples=15)
+@given(st.lists(st.text("ab_.é", min_size=50, max_size=70), unique=True, max_size=5))
+def test_names_are_unique_and_may_be(names):
+    found, client = Functions(), MCPClient(12, "x")
+    for name in names:
+        found.add_tool(client, {"name": name})
+    assert len(found.functions) == len(names)
+    assert all(NAME.fullmatch(name) and len(name) <= 64 for name in found.functions)
+    assert [found.function_name(client, name) for name in names] == list(found.functions)
+
+
+def test_a_tool_that_reads_resources_itself_keeps_its_name():
+    found, client = Functions(), MCPClient(1, "x")
+    found.add_tool(client, {"name": "read_resource"})
+    found.add_resources(client, {"resources": [{"uri": "a:b"}]})
+    first, second = found.functions.values()
+    assert (first.name, first.kind, second.kind) == ("mcp1_read_resource", "tool", "resource")
+    assert re.fullmatch(r"mcp1_read_resource_[0-9a-f]{8}", second.name)
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "a\nb"),
+        ({"content": [], "structuredContent": {"é": 1}}, '{"é": 1}'),
+        ({"content": [{"type": "image", "mimeType": "image/png", "data": "AAAA"}]}, "[image image/png, 3 bytes, not shown]"),
+        ({"content": [{"type": "resource", "resource": {"uri": "a:b", "text": "t"}}]}, "t"),
+        ({"content": [{"type": "resource_link", "uri": "a:b"}]}, "[resource a:b]"),
+        ({}, ""),
+    ],
+)  # fmt: skip
+def test_a_result_as_text(result, text):
+    assert result_text(result) == text
