@@ -341,5 +341,5 @@ async def test_a_parameter_is_read_strictly(app):
     unknown = await ask(app, "GET", "/api/v1/tools?sever=demo&apikey=k")
     assert unknown.status == 400
     assert unknown.body["error"]["message"] == (
-        "'sever' is no parameter of /api/v1/tools; it takes server"
+        "'sever' is no parameter of /api/v1/tools; it takes server, lazy"
     )
