@@ -147,7 +147,9 @@ def sort_out(seen: Server, record: ServerRecord, *, trusting: bool) -> Sorted:
 # ── what to say ─────────────────────────────────────────────────────────────────────────────────
 
 
-def command(verb: Literal["inspect", "approve"], server: str, tool: str | None = None) -> str:
+def command(
+    verb: Literal["inspect", "approve", "enable"], server: str, tool: str | None = None
+) -> str:
     """The command line that an operator needs next."""
     words = ["mcpproxy", "upstream", verb, shlex.quote(server)]
     return " ".join(words + (["--tool", shlex.quote(tool)] if tool is not None else []))

@@ -320,6 +320,8 @@ class Daemon:
                 "code_execution": {"enabled": enabled},
                 "servers": servers,
             }
+        if unusable := len(self.server_errors):
+            servers["down"] = servers.get("down", 0) + unusable
         return {
             "version": __version__,
             "started_at": self.started_at.isoformat(timespec="seconds"),

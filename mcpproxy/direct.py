@@ -21,7 +21,7 @@ from mcpproxy.library import KEYS, Library
 from mcpproxy.names import ToolId, find_tool
 from mcpproxy.policy import LOCAL, Caller
 from mcpproxy.subscribers import Subscribers
-from mcpproxy.toolbox import Context, Json, Report, Tools, asked_by, forwarded
+from mcpproxy.toolbox import Context, Json, Report, Tools, acquainted, asked_by, forwarded
 from mcpproxy.upstream.connection import Client
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class CatalogFace(Face):
     ) -> HandlerResult:
         if ctx.method in KEYS:
             with anyio.move_on_after(HANDSHAKE_SECONDS):
-                await self.tools.daemon.fleet.settled()
+                await acquainted(self.tools.daemon, asked_by(ctx)[0])
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         if connection.initialize_accepted and not modern and ctx.method in HEARING_METHODS:
             return await self._hearing(ctx, connection)

@@ -11,6 +11,7 @@ the same answer, to the byte.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,6 +21,9 @@ from mcpproxy import approvals, names
 from mcpproxy.catalog import Catalog, Server, Tool
 from mcpproxy.errors import CallError
 from mcpproxy.policy import EVERYTHING, PERMISSIONS, Caller, may_use
+
+LONGEST_FAULT = 400
+"""Characters of what is said about one field."""
 
 
 class Budget:
@@ -188,7 +192,27 @@ def _stay_here(uri: str) -> Any:
 
 def fault(error: Any, root: str = "args") -> str:
     """One violation: the path of the field and what the schema wants there."""
-    path = root + "".join(
-        f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path
-    )
-    return f"{path}: {error.message[:300]}"
+    return f"{root}{spelled(error.instance_path)}: {unmet(error)[:LONGEST_FAULT]}"
+
+
+def spelled(path: Iterable[str | int]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+
+
+def unmet(error: Any) -> str:
+    """What a value isn't, with all that it may be: the validator's own words leave some of that out."""
+    match error.kind.name:
+        case "enum" if isinstance(error.kind.options, list):
+            allowed = ", ".join(json.dumps(each, ensure_ascii=False) for each in error.kind.options)
+            return f"{brief(error.instance)} is none of {allowed}"
+        case "anyOf" | "oneOf" if all(error.kind.context):
+            here = len(error.instance_path)
+            firsts = [way[0] for way in error.kind.context]
+            ways = [f"{spelled(one.instance_path[here:])} {unmet(one)}" for one in firsts]
+            return "; and ".join(way.strip() for way in dict.fromkeys(ways))
+    return str(error.message)
+
+
+def brief(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:80]}…"

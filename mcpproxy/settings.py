@@ -123,7 +123,7 @@ class ServerSettings(Concurrency):
     auto_approve_tool_changes: bool = False
     """Whether its new and changed tools are approved as they come."""
     lazy: bool = False
-    """Connect at the first use only; its tools are known from the last time."""
+    """Connect at the first use only, or at the first search; from then on its tools are known from the last time."""
     idle_timeout: Duration = 600.0
     """How long a lazy server stays connected after its last call; 0 is for good."""
     era: Literal["auto", "legacy", "modern"] = "auto"

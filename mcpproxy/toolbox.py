@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -204,23 +204,14 @@ class Tools:
         )
 
     async def _functions(self, call: Call) -> Json:
-        wanted = next(
-            (
-                call.arguments[key]
-                for key in ("functions", "tool_ids", "tools", "names", "name", "tool")
-                if key in call.arguments
-            ),
-            None,
-        )
-        if isinstance(wanted, str):
-            wanted = [wanted]
+        wanted = functions_in(call.arguments)
         return await self._look(partial(self.daemon.discovery.get_functions, wanted), call)
 
     async def _servers(self, call: Call) -> Json:
         return await self._look(self.daemon.discovery.list_servers, call)
 
     async def _look(self, read: Callable[..., Json], call: Call) -> Json:
-        await settled(self.daemon)
+        await acquainted(self.daemon, call.caller, named_in(call.arguments))
         # In a thread: the first question about a new catalog makes its index.
         return answer(await anyio.to_thread.run_sync(partial(read, caller=call.caller)))
 
@@ -311,6 +302,38 @@ async def settled(daemon: Daemon) -> None:
         await daemon.fleet.settled()
 
 
+async def acquainted(daemon: Daemon, caller: Caller, names: Iterable[str] | None = None) -> None:
+    """Have it known which tools there are: of the servers that these names begin with, or of all.
+
+    To look for the tools of a lazy server is to use it, while nobody knows them; so it is in a script.
+    """
+    servers = daemon.catalog_for(caller).servers
+    meant = [one for one in servers if names is None or any(name.startswith(one) for name in names)]
+    with anyio.move_on_after(JOINING_SECONDS):
+        await daemon.fleet.known(meant)
+
+
+def named_in(arguments: Json) -> list[str] | None:
+    """The tools or the server that a question is about; None where it is about all."""
+    server = arguments.get("server")
+    if isinstance(server, str):
+        return [server]
+    wanted = functions_in(arguments)
+    if not isinstance(wanted, list):
+        return None
+    names = [one.get("server_name") if isinstance(one, Mapping) else one for one in wanted]
+    return [name for name in names if isinstance(name, str)]
+
+
+def functions_in(arguments: Json) -> object:
+    """What `get_functions` shall describe, by whichever of the usual names it came."""
+    for key in ("functions", "tool_ids", "tools", "names", "name", "tool"):
+        if key in arguments:
+            wanted = arguments[key]
+            return [wanted] if isinstance(wanted, str) else wanted
+    return None
+
+
 async def located(daemon: Daemon, name: str, caller: Caller) -> ToolId:
     """The tool that a caller names in any of the usual ways. Raises `NoTool`, `CallError`."""
     if (found := find_tool(name, daemon.catalog_for(caller))) is not None:
@@ -340,7 +363,7 @@ def expected(name: str, catalog: Catalog) -> ToolId | None:
     fitting = [one for one in catalog.servers if name.startswith(one)]
     for server in sorted(fitting, key=len, reverse=True):
         known = catalog.servers[server]
-        away = known.state in ("connecting", "down", "lazy", "quarantined", "blocked")
+        away = known.state in ("connecting", "down", "lazy", "disabled", "quarantined", "blocked")
         for separator in SEPARATORS:
             tool = name[len(server) :].removeprefix(separator)
             if tool and server + separator + tool == name and (away or tool in known.held):

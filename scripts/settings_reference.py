@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, Union, get_args, get_origin
 
 import annotated_types
-from pydantic import SecretStr
+from pydantic import BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -75,6 +75,8 @@ def row(name: str, field: FieldInfo, restart: bool) -> str:
 def kind(field: FieldInfo) -> str:
     bounds = {type(each): each for each in field.metadata}
     found = named(field.annotation)
+    if field.annotation is float and BeforeValidator not in bounds:
+        found = "number"
     least, most = bounds.get(annotated_types.Ge), bounds.get(annotated_types.Le)
     if found == "number" and most is not None and least is not None:
         return f"{least.ge} to {most.le}"
@@ -111,7 +113,7 @@ def default(field: FieldInfo) -> str:
         return ""
     if isinstance(value, SecretStr):
         return "made"
-    if named(field.annotation) == "duration":
+    if kind(field) == "duration":
         return f'`"{value:g}s"`'
     return f"`{json.dumps(value)}`"
 

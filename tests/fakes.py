@@ -61,6 +61,9 @@ class FakeFleet:
             self.show(catalog)
         self.coming = []
 
+    async def known(self, names: object = None) -> None:
+        await self.settled()
+
     def listen(self, callback: Callable[[Catalog], None]) -> Callable[[], None]:
         self.callbacks.append(callback)
         return lambda: self.callbacks.remove(callback)

@@ -154,6 +154,27 @@ async def test_a_body_must_say_that_it_is_json(app, daemon, kind):
     assert daemon.executed == []
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/api/v1/servers/demo/approve", [], "it may have tools"),
+        ("/api/v1/servers/demo/approve", {"tool": ["a"]}, "it may have tools"),
+        ("/api/v1/servers/demo/approve", {"tools": "a"}, "body.tools"),
+        ("/api/v1/tools/call", None, "a body is missing"),
+    ],
+)
+async def test_a_body_is_refused_with_what_it_may_have(app, path, body, said):
+    raw = b"" if body is None else json.dumps(body).encode()
+    answer = await ask(app, "POST", path, raw, headers={} if body is None else JSON)
+    assert 400 <= answer.status < 500 and said in answer.body["error"]["message"]
+
+
+async def test_a_secret_is_made_anew_without_a_body(app, daemon):
+    daemon.tokens.create({"name": "ci", "allowed_servers": ["*"]})
+    answer = await ask(app, "POST", "/api/v1/tokens/ci/regenerate")
+    assert answer.status == 200 and answer.body["data"]["token"].startswith("mcp_agt_")
+
+
 @pytest.mark.parametrize("kind", ["Application/JSON", "application/json; charset=utf-8"])
 async def test_json_may_be_spelled_in_several_ways(app, kind):
     assert (await post(app, {"code": "1"}, {"Content-Type": kind})).status == 200

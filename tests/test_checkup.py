@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from mcpproxy.cli import checkup
+from mcpproxy.cli.doctor import about
 from mcpproxy.journal.store import Store
 from mcpproxy.paths import places
 from mcpproxy.serve import tcp_listener
@@ -54,6 +55,14 @@ def test_an_address_that_is_taken_is_found_before_a_daemon_wants_it():
         (found,) = wrong(checkup.port(settings))
     assert "can't listen" in found.what and "--listen" in found.remedy
     assert wrong(checkup.port(settings)) == []
+
+
+def test_a_server_is_wrong_only_when_somebody_has_to_do_something():
+    states = ("ready", "lazy", "connecting", "disabled", "blocked", "down", "quarantined")
+    servers = [{"name": "a b", "state": state, "tools": 0, "error": "why"} for state in states]
+    found = dict(zip(states, map(about, servers), strict=True))
+    assert [state for state in states if found[state].remedy] == ["down", "quarantined"]
+    assert "mcpproxy upstream logs 'a b'" in found["down"].remedy
 
 
 def test_a_journal_that_can_not_be_read_is_moved_away(ours):

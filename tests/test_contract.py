@@ -137,6 +137,26 @@ def test_arguments_are_checked_by_the_draft_of_their_schema(schema, refused):
         assert not refused
 
 
+@pytest.mark.req("REQ-CODE-14")
+@pytest.mark.parametrize(
+    ("schema", "value", "said"),
+    [
+        ({"enum": [*"abcdefghijk"]}, "z", ['"k"']),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 5, ["string", "null"]),
+        (
+            {"oneOf": [{"properties": {"k": {"const": 1}}}, {"type": "null"}]},
+            {"k": 2},
+            [".k 1 was"],
+        ),
+    ],
+)
+def test_a_refusal_of_arguments_says_all_that_may_stand_there(schema, value, said):
+    tool = Tool("s", {"name": "t", "inputSchema": {"properties": {"p": schema}}})
+    with pytest.raises(CallError, match=r"args\.p: ") as refused:
+        check_arguments(tool, {"p": value})
+    assert all(each in str(refused.value) for each in said)
+
+
 @pytest.mark.req("REQ-CODE-15")
 async def test_a_call_that_waits_too_long_for_its_turn_may_be_tried_again():
     limiter = Limiter("server 'stub'", 1, 1, 0.001)

@@ -20,6 +20,7 @@ SETTINGS = {
         *stubs("stub"),
         *stubs("slow", call_tool_timeout=80),
         *stubs("full", max_concurrent_requests=1),
+        *stubs("asleep", lazy=True),
         {"name": "broken", "command": "no-such-program"},
     ],
     "code_execution_pool_size": 1,
@@ -53,6 +54,7 @@ def test_tools_are_listed(run):
         "stub",
         "slow",
         "full",
+        "asleep",
     }
     assert "not known now: the tools of broken" in whole.stderr
     unknown = run("list", "--server", "stup")

@@ -105,7 +105,8 @@ def of_daemon(daemon: local.Running, places: paths.Places) -> Iterator[Finding]:
         return
     yield from checkup.daemon(status["data"], places)
     for server in found["data"]["servers"]:
-        yield about(server)
+        if server["enabled"] or server["state"] != "down":
+            yield about(server)  # else it can't be used as written, which was said above
 
 
 def about(server: dict[str, Any]) -> Finding:
@@ -130,9 +131,14 @@ def about(server: dict[str, Any]) -> Finding:
         return Finding(f"server {name} is ready with {server['tools']} tools")
     if state == "disabled":
         return Finding(f"server {name} is disabled")
+    if state == "lazy":
+        return Finding(f"server {name} is lazy: it is connected when it is used")
+    if state == "connecting":
+        return Finding(f"server {name} is being connected")
     why = server.get("error") or "no reason known yet"
     told = REMEDY.search(why)
-    mend = f"mend its entry '{name}' in the configuration, or look into its log"
+    log = f"mcpproxy upstream logs {shlex.quote(name)}"
+    mend = f"mend its entry '{name}' in the configuration, or look into its log: {log}"
     return Finding(f"server {name} is {state}: {why}", told[0] if told else mend)
 
 

@@ -39,7 +39,7 @@ def tools() -> None:
 @config_option
 def list_tools(server: str | None, as_json: bool, config: str | None) -> None:
     """List the tools, in the order of the servers."""
-    found = look(config, TOOLS, server=server)
+    found = look(config, TOOLS, server=server, lazy="true")
     if as_json:
         show_json(found)
     else:

@@ -61,6 +61,7 @@ class Logins:
                 summary="Begin a login; open `url` in a browser on the daemon's machine",
                 handle=self._begin,
                 body=BODY,
+                body_required=False,
                 example={"name": "wiki", "state": "waiting", "url": URL, "seconds": 300},
             ),
             Route(

@@ -71,7 +71,7 @@ class Query:
             case "boolean" if text in ("true", "false"):
                 value = text == "true"
         for error in jsonschema_rs.validator_for(self.schema).iter_errors(value):
-            raise Refused("INVALID_REQUEST", f"{self.name}: {error.message[:300]}")
+            raise Refused("INVALID_REQUEST", gates.fault(error, self.name))
         return value
 
 
@@ -218,7 +218,10 @@ class Routes:
         verbs: dict[str, tuple[Route, dict[str, str]]]
         verbs = {name: (route, {}) for name, route in fixed.items()} or self._at_places(scope)
         if not verbs:
-            raise Refused("NOT_FOUND", f"there is nothing at {scope['path'][:200]}")
+            raise Refused(
+                "NOT_FOUND",
+                f"there is nothing at {scope['path'][:200]}; /api/v1/openapi.json describes what there is",
+            )
         if method not in verbs:
             allowed = ", ".join(verbs)
             headers.append((b"allow", allowed.encode()))
@@ -279,17 +282,27 @@ async def read_json(route: Route, scope: Scope, receive: Receive) -> Json:
         return {}
     kind = dict(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != b"application/json":
-        raise Refused("UNSUPPORTED_MEDIA_TYPE", "send Content-Type: application/json")
+        what = "a body is missing: " if not body else ""
+        raise Refused(
+            "UNSUPPORTED_MEDIA_TYPE", f"{what}send JSON with Content-Type: application/json"
+        )
     try:
         found = jsonc.strict(body)
     except ValueError as error:
         raise Refused("INVALID_REQUEST", f"the body is not usable JSON: {error}") from None
     if not isinstance(found, dict):
-        raise Refused("INVALID_REQUEST", 'the body must be a JSON object such as {"code": "1 + 1"}')
+        raise Refused("INVALID_REQUEST", f"the body must be a JSON object{members(route)}")
     if route.checked and route.body is not None:
         for fault in jsonschema_rs.validator_for(route.body).iter_errors(found):
-            raise Refused("INVALID_REQUEST", gates.fault(fault, "body"))
+            more = members(route) if fault.kind.name in ("additionalProperties", "required") else ""
+            raise Refused("INVALID_REQUEST", gates.fault(fault, "body") + more)
     return found
+
+
+def members(route: Route) -> str:
+    """What a body may have in it, as the end of a sentence."""
+    known = (route.body or {}).get("properties", {})
+    return f"; it may have {', '.join(known)}" if known else ""
 
 
 async def read_body(scope: Scope, receive: Receive) -> bytes:

@@ -101,6 +101,7 @@ class Tokens:
                 summary="Give a token another secret, which is shown this once",
                 handle=self._regenerate,
                 body=RENEWED,
+                body_required=False,
                 checked=False,
                 example=SECRET,
             ),

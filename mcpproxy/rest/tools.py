@@ -15,11 +15,12 @@ from mcpproxy.ambient import ambient
 from mcpproxy.asking import Asker
 from mcpproxy.discovery import MOST, no_server
 from mcpproxy.errors import CallError, Refused
-from mcpproxy.execution import JOINING_SECONDS, to_json
+from mcpproxy.execution import to_json
 from mcpproxy.names import ToolId
 from mcpproxy.paging import Cut, NoPage
+from mcpproxy.policy import Caller
 from mcpproxy.rest.routing import Answer, Query, Request, Route, while_there
-from mcpproxy.toolbox import NoTool, located, settled
+from mcpproxy.toolbox import NoTool, acquainted, located, settled
 
 if TYPE_CHECKING:
     from mcpproxy.catalog import Catalog
@@ -141,14 +142,17 @@ class Tools:
             ),
         )
 
-    async def _catalog(self, request: Request) -> Catalog:
-        """What the caller sees, or of that the one server that it asks for."""
-        await settled(self._daemon)
-        if request.query.get("lazy"):
-            with anyio.move_on_after(JOINING_SECONDS):
-                await self._daemon.view(request.caller).known()
-        catalog = self._daemon.catalog_for(request.caller)
+    async def _catalog(self, request: Request, *, whole: bool) -> Catalog:
+        """What the caller sees, or of that the one server that it asks for.
+
+        `whole` connects servers that wait for their first use and have never said what they have.
+        """
         wanted = request.query.get("server")
+        if whole or wanted is not None:
+            await acquainted(self._daemon, request.caller, None if wanted is None else [wanted])
+        else:
+            await settled(self._daemon)
+        catalog = self._daemon.catalog_for(request.caller)
         if wanted is None:
             return catalog
         if wanted not in catalog.servers:
@@ -156,12 +160,12 @@ class Tools:
         return replace(catalog, servers={wanted: catalog.servers[wanted]})
 
     async def _types(self, request: Request) -> Any:
-        catalog = await self._catalog(request)
+        catalog = await self._catalog(request, whole=True)
         text = await anyio.to_thread.run_sync(ambient, catalog)
         return Answer(text.encode("utf-8", "replace"), content_type=TYPESCRIPT)
 
     async def _list(self, request: Request) -> Any:
-        catalog = await self._catalog(request)
+        catalog = await self._catalog(request, whole=request.query.get("lazy", False))
         tools = [{**tool.definition, "server": tool.server} for tool in catalog.tools()]
         missing = [
             name
@@ -176,16 +180,16 @@ class Tools:
         if take("q") is None:
             raise Refused("INVALID_REQUEST", "q is missing: give what to look for as ?q=WORDS")
         search = self._daemon.discovery.search_tools
-        return await self._look(
-            partial(search, take("q"), take("limit"), take("server"), request.caller)
-        )
+        asked = partial(search, take("q"), take("limit"), take("server"), request.caller)
+        return await self._look(asked, request.caller, take("server"))
 
     async def _show(self, request: Request) -> Any:
         describe = self._daemon.discovery.describe_tool
-        return await self._look(partial(describe, request.parameters["name"], request.caller))
+        name = request.parameters["name"]
+        return await self._look(partial(describe, name, request.caller), request.caller, name)
 
-    async def _look(self, read: Callable[[], Any]) -> Any:
-        await settled(self._daemon)
+    async def _look(self, read: Callable[[], Any], caller: Caller, about: str | None) -> Any:
+        await acquainted(self._daemon, caller, None if about is None else [about])
         try:
             return await anyio.to_thread.run_sync(read)
         except LookupError as error:

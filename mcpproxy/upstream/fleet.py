@@ -38,7 +38,6 @@ logger = logging.getLogger(__name__)
 
 Listener = Callable[[Catalog], None]
 
-DISABLED = 'it is disabled: set its "enabled" to true in the configuration'
 RESTING = {
     "disabled": "SERVER_UNAVAILABLE",
     "quarantined": "QUARANTINED",
@@ -183,7 +182,8 @@ class Fleet:
         )
         member = _Member(link, limiter, now)
         if not server.enabled:
-            link.rest("disabled", DISABLED)
+            again = approvals.command("enable", server.name)
+            link.rest("disabled", f"an operator disabled it; to connect it again: {again}")
         elif now != "approved":
             state = "blocked" if now == "blocked" else "quarantined"
             link.rest(state, approvals.why_out(server.name, now))
