@@ -25,7 +25,7 @@ import anyio.to_thread
 from mcpproxy import approvals
 from mcpproxy.approvals import ServerRecord, Sorted, Standing, ToolRecord
 from mcpproxy.catalog import Server, Tool
-from mcpproxy.errors import SettingsError
+from mcpproxy.errors import Refused, SettingsError
 from mcpproxy.paths import private_directory, private_file
 
 if TYPE_CHECKING:
@@ -48,6 +48,17 @@ SERVERS = "SELECT name, standing, identity, listed, instructions, at, by FROM se
 TOOLS = "SELECT server, name, blocked, fingerprint FROM tools"
 PUT_SERVER = "INSERT OR REPLACE INTO servers VALUES (?, ?, ?, ?, ?, ?, ?)"
 PUT_TOOL = "INSERT OR REPLACE INTO tools VALUES (?, ?, ?, ?, ?, ?, ?)"
+# What was learnt, not decided, doesn't undo what somebody decided in another process meanwhile.
+LEARN_SERVER = """
+INSERT INTO servers VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
+    listed = max(listed, excluded.listed),
+    instructions = CASE WHEN excluded.listed THEN excluded.instructions ELSE instructions END
+"""
+LEARN_TOOL = """
+INSERT INTO tools VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (server, name) DO UPDATE SET
+    fingerprint = excluded.fingerprint, definition = excluded.definition, at = excluded.at, by = excluded.by
+WHERE NOT blocked
+"""
 RETRY_SECONDS = 30.0
 MOST_TOOLS = 5000
 """Of one server; beyond it those are forgotten that are neither listed nor blocked."""
@@ -75,10 +86,11 @@ class Baseline:
         self._database: sqlite3.Connection | None = None
         self._records: dict[str, ServerRecord] = {}
         self._stamps: dict[str, tuple[float, str]] = {}
-        self._servers: dict[str, tuple[ServerRecord, float, str]] = {}
+        self._servers: dict[str, _Line] = {}
         self._tools: dict[tuple[str, str], _Row | None] = {}
         self._views: dict[str, _View] = {}
-        self._inspected: dict[str, Server] = {}
+        self._inspected: dict[str, tuple[str, Server]] = {}
+        """What an operator was shown, and the identity of the entry that it came from."""
         self._changed = anyio.Event()
         self._enabled = True
         if path.exists():
@@ -115,7 +127,7 @@ class Baseline:
             self._put(entry.name, self._decided(entry.name, now, of), by)
         elif now == "waiting" and not entry.quarantined:
             if known is None:
-                self._put(entry.name, ServerRecord(now, of), "the configuration")
+                self._put(entry.name, ServerRecord(now, of), "the configuration", learnt=True)
             if known is None or known.standing == "approved":
                 why = approvals.why_out(entry.name, now)
                 logger.warning("server '%s' is in quarantine: %s", entry.name, why)
@@ -150,14 +162,14 @@ class Baseline:
         if not self._enabled:
             by = "quarantine_enabled: false"
         if found.learnt:
-            record = self._put_tools(name, record, found.learnt.values(), by)
+            record = self._put_tools(name, record, found.learnt.values(), by, learnt=True)
             if len(record.tools) > MOST_TOOLS:
                 record = self._forget(name, record, seen)
         if found.learns_instructions:
             record = replace(record, instructions=found.instructions)
         if first or found.learns_instructions:
             record = replace(record, listed=record.listed or first)
-            self._put(name, record, self._stamps[name][1], self._stamps[name][0])
+            self._put(name, record, self._stamps[name][1], self._stamps[name][0], learnt=True)
         return record
 
     def _forget(self, name: str, record: ServerRecord, seen: Server) -> ServerRecord:
@@ -187,7 +199,8 @@ class Baseline:
         record = self._put_tools(seen.name, self._records[seen.name], tools, by)
         record = replace(
             record,
-            listed=record.listed or bool(seen.tools),
+            # Who was shown no tools didn't approve those that come later.
+            listed=record.listed or bool(seen.tools) or seen.state == "ready",
             instructions=instructions or record.instructions,
         )
         at, decided_by = self._stamps[seen.name]
@@ -206,13 +219,25 @@ class Baseline:
             self._put(entry.name, record, by)
         self._put_tools(entry.name, record, tools, by, blocked=True)
 
-    def show(self, seen: Server) -> None:
+    def show(self, entry: ServerSettings, seen: Server) -> None:
         """Remember what an operator was shown, so that no more than that is approved."""
-        self._inspected[seen.name] = seen
+        self._inspected[entry.name] = approvals.identity(entry), seen
 
-    def shown(self, server: str) -> Server | None:
-        """What an operator was shown last, while we ran."""
-        return self._inspected.get(server)
+    def shown(self, entry: ServerSettings) -> Server | None:
+        """What an operator was shown last, while we ran.
+
+        Raises `Refused` where that was of another command or address: it isn't what would be let in.
+        """
+        if (found := self._inspected.get(entry.name)) is None:
+            return None
+        of, seen = found
+        if of != approvals.identity(entry):
+            raise Refused(
+                "INVALID_REQUEST",
+                f"the entry of server {entry.name!r} has changed since it was inspected; "
+                f"{approvals.command('inspect', entry.name)} shows what it is now",
+            )
+        return seen
 
     def record(self, server: str) -> ServerRecord | None:
         return self._records.get(server)
@@ -227,11 +252,20 @@ class Baseline:
 
     # the records
 
-    def _put(self, name: str, record: ServerRecord, by: str, at: float | None = None) -> None:
+    def _put(
+        self,
+        name: str,
+        record: ServerRecord,
+        by: str,
+        at: float | None = None,
+        *,
+        learnt: bool = False,
+    ) -> None:
         at = time.time() if at is None else at
         self._records[name] = record
         self._stamps[name] = at, by
-        self._servers[name] = record, at, by
+        before = self._servers.get(name)
+        self._servers[name] = _Line(record, at, by, learnt and (before is None or before.learnt))
         self._changed.set()
 
     def _put_tools(
@@ -242,11 +276,12 @@ class Baseline:
         by: str,
         *,
         blocked: bool = False,
+        learnt: bool = False,
     ) -> ServerRecord:
         now, made = time.time(), dict(record.tools)
         for tool in tools:
             made[tool.name] = ToolRecord(blocked, approvals.fingerprint(tool))
-            self._tools[server, tool.name] = _Row(made[tool.name], tool, now, by)
+            self._tools[server, tool.name] = _Row(made[tool.name], tool, now, by, learnt)
         record = replace(record, tools=MappingProxyType(made))
         self._records[server] = record
         self._changed.set()
@@ -323,20 +358,26 @@ class Baseline:
 
     def _write(
         self,
-        servers: Mapping[str, tuple[ServerRecord, float, str]],
+        servers: Mapping[str, _Line],
         tools: Mapping[tuple[str, str], _Row | None],
     ) -> None:
         with self._lock:
             database = self._open()
             database.execute("BEGIN IMMEDIATE")
             try:
-                database.executemany(PUT_SERVER, (_server(*each) for each in servers.items()))
+                for name, line in servers.items():
+                    database.execute(
+                        LEARN_SERVER if line.learnt else PUT_SERVER,
+                        (json.dumps(name), *line.values()),
+                    )
                 for key, row in tools.items():
                     names = tuple(map(json.dumps, key))
                     if row is None:
                         database.execute(DROP_TOOL, names)
                     else:
-                        database.execute(PUT_TOOL, (*names, *row.values()))
+                        database.execute(
+                            LEARN_TOOL if row.learnt else PUT_TOOL, (*names, *row.values())
+                        )
             except BaseException:
                 database.execute("ROLLBACK")
                 raise
@@ -364,10 +405,20 @@ async def open_baseline(path: Path) -> AsyncIterator[Baseline]:
         baseline.close()
 
 
-def _server(name: str, decided: tuple[ServerRecord, float, str]) -> tuple[Any, ...]:
-    one, at, by = decided
-    says = json.dumps(one.instructions)
-    return json.dumps(name), one.standing, one.identity, one.listed, says, at, by
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A server's record that is to be written."""
+
+    record: ServerRecord
+    at: float
+    by: str
+    learnt: bool
+    """Whether nobody decided it: it follows from what the server lists."""
+
+    def values(self) -> tuple[Any, ...]:
+        one = self.record
+        says = json.dumps(one.instructions)
+        return one.standing, one.identity, one.listed, says, self.at, self.by
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +429,7 @@ class _Row:
     tool: Tool
     at: float
     by: str
+    learnt: bool
 
     def values(self) -> tuple[Any, ...]:
         known = self.record

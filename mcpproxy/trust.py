@@ -43,7 +43,7 @@ class Trust:
         seen = await self._seen(entry)
         if not seen.tools and seen.state == "down":
             raise Refused("INVALID_REQUEST", f"server {name!r} can't be inspected: {seen.error}")
-        self._baseline.show(seen)
+        self._baseline.show(entry, seen)
         await self._flush()
         decided = await anyio.to_thread.run_sync(self._baseline.details, name)
         record = self._baseline.record(name)
@@ -74,7 +74,7 @@ class Trust:
         """
         entry = self._entry(name)
         waits = self._baseline.standing(entry) != "approved"
-        shown = self._baseline.shown(name)
+        shown = self._baseline.shown(entry)
         seen = shown if waits and shown is not None else await self._seen(entry)
         if tools is None:
             blocked = self._blocked(name)
@@ -88,7 +88,7 @@ class Trust:
             says, stale = None, [*stale, "its instructions"]
         if waits:
             self._baseline.approve(entry, by)
-        if seen.tools or says:
+        if seen.tools or says or seen.state == "ready":
             self._baseline.accept(seen, fit, says, by)
         await self._release(entry)  # it connects from here on, to what is on record by now
         found = await self._done("approved", name, fit, by, stale)

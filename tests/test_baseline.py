@@ -14,7 +14,9 @@ from upstreams import stub, wanted
 from mcpproxy import baseline
 from mcpproxy.baseline import open_baseline
 from mcpproxy.catalog import Server, Tool
-from mcpproxy.errors import SettingsError
+from mcpproxy.errors import Refused, SettingsError
+from mcpproxy.upstream import call as call_module
+from mcpproxy.upstream import fleet as fleet_module
 from mcpproxy.upstream.fleet import open_fleet
 
 
@@ -183,3 +185,58 @@ async def test_a_server_in_quarantine_runs_for_an_inspection_alone(kept):
         (pid,) = starts.read_text(encoding="utf-8").split()
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid), 0)
+
+
+@pytest.mark.threat("A2")
+async def test_what_was_inspected_is_not_what_another_command_is_approved_by(kept):
+    before, after = stub(quarantined=True), stub("--tools", "1", quarantined=True)
+    async with open_baseline(kept.file) as records:
+        records.show(before, lists("ping"))
+        assert "ping" in records.shown(stub(call_tool_timeout=5)).tools
+        with pytest.raises(Refused, match="has changed since it was inspected"):
+            records.shown(after)
+
+
+@pytest.mark.threat("A2")
+async def test_who_approved_a_server_without_tools_did_not_approve_those_that_come_later(kept):
+    entry = stub()
+    async with open_baseline(kept.file) as records:
+        records.approve(entry, "somebody")
+        records.accept(lists(), [], None, "somebody")
+        assert not records.judge(entry, lists("read_all_files")).tools
+
+
+async def test_what_one_process_learns_undoes_no_decision_of_another(kept):
+    entry = stub()
+    async with open_baseline(kept.file) as records:
+        records.become(wanted(entry))
+    async with open_baseline(kept.file) as late:
+        async with open_baseline(kept.file) as daemon:
+            daemon.judge(entry, lists("a", "b"))
+            daemon.block_tools(entry, [Tool("stub", {"name": "b"})], "somebody")
+            daemon.block(entry, "somebody")
+        late.judge(entry, lists("a", "b"))
+    async with open_baseline(kept.file) as records:
+        assert records.standing(entry) == "blocked"
+        blocked = {name: one.blocked for name, one in records.record("stub").tools.items()}
+        assert blocked == {"a": False, "b": True}
+
+
+@pytest.mark.threat("A2")
+async def test_a_call_that_waits_for_its_connection_does_not_go_out_once_its_server_is_blocked(
+    kept, monkeypatch
+):
+    connect = call_module.connect
+
+    async def lost_again(link):
+        """The connection ended right after the call got its turn."""
+
+    async def blocked_meanwhile(link):
+        kept.baseline.block(link.settings, "somebody")
+        fleet.reconsider()
+        return await connect(link)
+
+    monkeypatch.setattr(fleet_module, "connect", lost_again)
+    monkeypatch.setattr(call_module, "connect", blocked_meanwhile)
+    async with kept.fleet(stub(lazy=True)) as fleet:
+        assert (await refused(fleet, "ping")).code == "QUARANTINED"

@@ -26,7 +26,7 @@ FAILED = "Server returned an error response"
 class Call:
     """One call to one server, from the moment it may go out."""
 
-    __slots__ = ("gate", "link", "send", "started", "what")
+    __slots__ = ("gate", "link", "raw", "send", "started", "what")
 
     def __init__(
         self,
@@ -34,7 +34,9 @@ class Call:
         what: str,
         send: Send,
         started: Callable[[], None],
-        gate: Callable[[], object] | None,
+        gate: Callable[[], object],
+        *,
+        raw: bool,
     ) -> None:
         self.link = link
         self.what = what
@@ -42,11 +44,13 @@ class Call:
         self.send = send
         self.started = started
         self.gate = gate
-        """None for a raw request."""
+        """Raises `CallError` where it may not go out any more."""
+        self.raw = raw
+        """Whether it is any other request than a call of a tool."""
 
     async def run(self) -> Json:
         connection = self.link.connection or await connect(self.link)
-        self._pass()
+        self.gate()
         self.started()
         try:
             return await self._send(connection)
@@ -55,15 +59,11 @@ class Call:
                 self._fail(error, connection)
         self.link.drop(connection, "the server has forgotten our session")
         connection = await connect(self.link)
-        self._pass()
+        self.gate()
         try:
             return await self._send(connection)
         except MCPError as error:
             self._fail(error, connection)
-
-    def _pass(self) -> None:
-        if self.gate is not None:
-            self.gate()
 
     async def _send(self, connection: Connection) -> Json:
         """Raises `MCPError`, and `CallError` when it takes too long."""
@@ -109,7 +109,7 @@ class Call:
             return CallError("SERVER_UNAVAILABLE", why)
         if error.message == FAILED and account:
             return CallError("UPSTREAM_ERROR", f"{where} failed: {account}")
-        if self.gate is None:
+        if self.raw:
             return error
         said = "; ".join(filter(None, (error.message, account)))
         if error.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY:

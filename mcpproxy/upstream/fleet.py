@@ -376,8 +376,9 @@ class Fleet:
                 member = self._awake(server)  # it may have changed while we waited
                 member.calls += 1
                 try:
-                    asked = None if gate is None else self._asked(gate, what, member.link)
-                    return await Call(member.link, what, send, started, asked).run()
+                    asked = partial(self._ask, gate, what, member.link)
+                    raw = gate is None
+                    return await Call(member.link, what, send, started, asked, raw=raw).run()
                 finally:
                     member.leave()
             finally:
@@ -395,8 +396,11 @@ class Fleet:
             raise CallError(code, f"server '{name}' is not available: {seen.error}")
         return member
 
-    def _asked(self, gate: Gate, tool: str, link: Link) -> Callable[[], object]:
-        return lambda: gate(tool, self._shown(link))
+    def _ask(self, gate: Gate | None, tool: str, link: Link) -> None:
+        """Whether a call may go out on a link that it may have waited for. Raises `CallError`."""
+        self._awake(link.settings.name)  # it may have been blocked or removed meanwhile
+        if gate is not None:
+            gate(tool, self._shown(link))
 
 
 async def _outlive(member: _Member) -> None:
