@@ -93,13 +93,28 @@ class OAuth(Section):
     """Further parameters of the address that the browser is sent to, such as `audience`."""
 
 
+class ClientCredentials(Section):
+    """How a token for an API is got: OAuth 2's client credentials."""
+
+    client_id: str
+    """The client's id. A reference may stand here."""
+    client_secret: str
+    """Its secret; `${keyring:NAME}` keeps it out of the file."""
+    token_url: str | None = None
+    """Where tokens are given; what the document says when unset."""
+    scopes: list[str] = []
+    """What to ask for."""
+
+
 class ServerSettings(Concurrency):
     """One upstream MCP server."""
 
     name: str = Field(min_length=1, max_length=128)
     """Unique, without ":"; the first half of `server:tool`."""
-    protocol: Literal["stdio", "http", "streamable-http", "sse", "auto", "toolpack"] = "auto"
-    """How to reach it. `auto`: stdio with a command; with a URL, streamable HTTP, then SSE. `toolpack`: tools from files."""
+    protocol: Literal["stdio", "http", "streamable-http", "sse", "auto", "toolpack", "openapi"] = (
+        "auto"
+    )
+    """How to reach it. `auto`: stdio with a command; with a URL, streamable HTTP, then SSE. `toolpack`: tools from files; `openapi`: from the document of an API."""
     url: str | None = None
     """Where an HTTP server is."""
     headers: dict[str, str] = {}
@@ -114,6 +129,20 @@ class ServerSettings(Concurrency):
     """The folder it runs in; the daemon's own when unset."""
     directory: str | None = None
     """Where the files of a tool pack are: absolute, or beginning with `~/`."""
+    document: str | None = None
+    """The OpenAPI document of an API: a URL, or a path that is absolute or begins with `~/`."""
+    document_refresh: Duration = 300.0
+    """Time after which a document from a URL is fetched anew; 0 is only when connecting."""
+    base_url: str | None = None
+    """Where the API of a document is, in place of what the document says."""
+    include: list[str] = []
+    """The operations of a document that become tools, all when empty: `operationId`, `tag:NAME` or `GET /path`, with `*` for any text."""
+    exclude: list[str] = []
+    """Operations that don't, named in the same way."""
+    auth: dict[str, str | ClientCredentials] = {}
+    """Credentials for an API by the name of their security scheme: a key, a token or `USER:PASSWORD`, best as `${keyring:NAME}`; or an OAuth client."""
+    allow_hosts: list[str] = []
+    """Hosts that an API of a document may have besides that of `base_url` or of the document's URL, though they aren't public, or a redirect leads there."""
     env: dict[str, str] = {}
     """Added to the short list of variables it inherits; `${env:NAME}` and `${keyring:NAME}` are resolved when it is started."""
     enabled: bool = True
@@ -415,6 +444,9 @@ def _usable(server: ServerSettings, path: str) -> None:
                 f"not {json.dumps(server.directory)}"
             )
         return
+    if server.protocol == "openapi":
+        _usable_document(server, path)
+        return
     if server.command is None and server.url is None:
         raise SettingsError(f"{path}: server '{server.name}' has neither command nor url; give one")
     if server.protocol == "stdio" and server.command is None:
@@ -429,6 +461,21 @@ def _usable(server: ServerSettings, path: str) -> None:
             raise SettingsError(
                 f"{path}.url of '{server.name}' must begin with http:// or https://, not '{server.url}'"
             )
+
+
+def _usable_document(server: ServerSettings, path: str) -> None:
+    starts = ("/", "~/", "${env:", "http://", "https://")
+    if server.document is None or not server.document.startswith(starts):
+        raise SettingsError(
+            f"{path}.document of '{server.name}' must be a URL or an absolute path, "
+            f"not {json.dumps(server.document)}"
+        )
+    if server.base_url is not None and not server.base_url.startswith(
+        ("http://", "https://", "${env:")
+    ):
+        raise SettingsError(
+            f"{path}.base_url of '{server.name}' must begin with http:// or https://"
+        )
 
 
 def _checked(
@@ -460,7 +507,7 @@ def _faults(error: ValidationError, path: str) -> Iterator[str]:
         where = path
         for part in fault["loc"]:
             where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else str(part)
-        secret = any(word in where for word in ("key", "headers", "env"))
+        secret = any(word in where for word in ("key", "headers", "env", "auth"))
         value = (
             ""
             if secret or fault["type"] == "missing"

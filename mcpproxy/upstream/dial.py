@@ -127,8 +127,8 @@ def ways(settings: ServerSettings) -> tuple[Way, ...]:
             return ("streamable-http",)
         case "sse":
             return ("sse",)
-        case "toolpack":
-            return ("toolpack",)
+        case "toolpack" | "openapi":
+            return (settings.protocol,)
     return ("stdio",) if settings.command else ("streamable-http", "sse")
 
 
@@ -311,11 +311,30 @@ async def _toolpack(
         handler.close()
 
 
+@asynccontextmanager
+async def _openapi(
+    settings: ServerSettings, references: References, logs: Path, _: Grant
+) -> AsyncIterator[Line]:
+    # here, for the same reason
+    from mcpproxy.upstream.openapi.configured import wanted
+    from mcpproxy.upstream.openapi.source import open_api
+
+    handler = _log_file(logs, settings.name)
+    try:
+        found, note = wanted(settings, references), partial(_note, handler)
+        opener = partial(open_api, settings.name, found, settings.document_refresh, note)
+        async with open_inside(opener) as (read, write):
+            yield Line("openapi", read, write, lambda: "")
+    finally:
+        handler.close()
+
+
 Opened = Callable[["ServerSettings", References, Path, Grant], AbstractAsyncContextManager[Line]]
 OPENED: Mapping[Way, Opened] = {
     "stdio": _stdio,
     "streamable-http": _streamable,
     "sse": _sse,
     "toolpack": _toolpack,
+    "openapi": _openapi,
 }
 """How each way is opened."""

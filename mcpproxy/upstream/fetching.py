@@ -95,7 +95,7 @@ async def _exchange(
         async with httpcore2.AsyncConnectionPool(trust(), network_backend=backend) as pool:
             async with pool.stream(
                 request.method,
-                request.url.encode("ascii"),
+                _url(request.url),
                 headers=[(name.encode(), value.encode()) for name, value in headers],
                 content=request.body,
             ) as response:
@@ -114,6 +114,18 @@ async def _exchange(
         raise Failure("EINTERNAL", f"{request.host} can't be reached: {error}") from error
     except UnicodeEncodeError as error:
         raise Failure("EINTERNAL", "it was redirected to something that is no URL") from error
+
+
+def _url(text: str) -> httpcore2.URL:
+    """Taken apart here: httpcore2 loses what comes after ";" in the path of a text. Raises `UnicodeEncodeError`."""
+    parts = urlsplit(text)
+    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    return httpcore2.URL(
+        scheme=parts.scheme.encode("ascii"),
+        host=(parts.hostname or "").encode("ascii"),
+        port=parts.port,
+        target=target.encode("ascii"),
+    )
 
 
 # ── where a connection may go ───────────────────────────────────────────────────────────────────
