@@ -21,7 +21,12 @@ NAME = re.compile(r"mcp\d+_[A-Za-z0-9_-]+")
 SERVERS = [
     {**STUBS[0], "name": "stub", "args": [*STUBS[0]["args"], "--library", "word"]},
     {"name": "missing", "command": "/nowhere/server"},
-    {**STUBS[0], "name": "late", "lazy": True},
+    {
+        **STUBS[0],
+        "name": "late",
+        "lazy": True,
+        "args": [*STUBS[0]["args"], "--library", "word", "--broken-library"],
+    },
     {**STUBS[0], "name": "off", "enabled": False},
 ]
 
@@ -64,7 +69,9 @@ def test_it_knows_whose_each_function_is(toolkit):
     assert toolkit.is_mcp_function("mcp1_add") and not toolkit.is_mcp_function("add")
     assert toolkit.mcpclient_for("add") is None
     assert [each.name for each in toolkit.connected] == ["stub", "late"]
-    assert toolkit.errors.keys() == {"missing"} and "/nowhere" in toolkit.errors["missing"]
+    assert toolkit.errors.keys() == {"missing", "late"}
+    assert "/nowhere" in toolkit.errors["missing"]
+    assert toolkit.errors["late"].startswith("its resources can't be listed: ")
     assert toolkit.instructions["stub"] == "Stub instructions."
     assert "Stub instructions." in toolkit.system_prompt()
 
@@ -78,6 +85,7 @@ def test_results_come_as_text_and_failures_as_text_too(toolkit):
         ("mcp1_add", {"a": 1}, '"b" is a required property'),
         ("mcp1_add", "{", "not JSON"),
         ("mcp1_add", "[]", "JSON object"),
+        ("mcp1_add", {"a": {1}}, "no JSON"),
         ("mcp1_crash", {"status": 3}, "unknown"),
         ("nothing", {}, "no function nothing; there are: mcp1_echo"),
     ]:
@@ -108,6 +116,7 @@ def test_a_result_that_was_cut_is_read_on_by_the_same_function(toolkit):
     assert json.loads(toolkit.call("mcp1_echo", {"cursor": "mine"})) == {"cursor": "mine"}
 
 
+@pytest.mark.threat("L5")
 async def test_a_token_sees_its_own_servers(serving):
     made = serving.ask(
         "POST", "/api/v1/tokens",
@@ -116,13 +125,27 @@ async def test_a_token_sees_its_own_servers(serving):
     url = f"http://{serving.address}"
     async with AsyncMCPToolkit(url=url, key=made["token"]) as toolkit:
         assert {"mcp1_add", "mcp1_get_user"} == set(toolkit.functions)
-        assert (toolkit.connected[0].name, toolkit.errors) == ("late", {})
+        assert [each.name for each in toolkit.connected] == ["late"]
         assert json.loads(await toolkit.call("mcp1_add", {"a": 1, "b": 2})) == {"sum": 3}
+    hidden, absent = (
+        re.sub("stub|nix", "", json.dumps(answer.body["error"]))
+        for name in ("stub", "nix")
+        for answer in [
+            serving.ask(
+                "POST",
+                f"/api/v1/servers/{name}/resources/read",
+                {"uri": "file:///shared"},
+                **{"X-API-Key": made["token"]},
+            )
+        ]
+    )
+    assert hidden == absent and "ACCESS_DENIED" in hidden
     async with AsyncMCPToolkit(url=url, key=KEY, servers=["late", "nix"]) as toolkit:
         assert [each.name for each in toolkit.connected] == ["late"]
-        assert toolkit.errors == {"nix": "there is no such server"}
+        assert toolkit.errors["nix"] == "there is no such server"
         assert {one.mcpclient.id for one in toolkit.functions.values()} == {3}
-    assert (await toolkit.call("mcp3_add", {})).startswith("Error: the toolkit is closed")
+    with pytest.raises(RuntimeError, match="not open"):
+        await toolkit.call("mcp3_add", {})
     with pytest.raises(Refused) as refused:
         await AsyncMCPToolkit(url=url, key="another").load()
     assert refused.value.code == "UNAUTHORIZED"

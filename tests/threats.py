@@ -135,6 +135,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_access::test_only_a_token_is_kept_from_the_names_of_stored_scripts",
         "test_access::test_prompts_and_resources_are_those_of_its_servers",
         "test_access::test_what_is_listed_is_what_can_be_called",
+        "test_toolkit::test_a_token_sees_its_own_servers",
         "test_policy::test_nobody_looks_past_the_view",
     ),
     "L6": (

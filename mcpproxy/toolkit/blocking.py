@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mcpproxy.toolkit.kit import AsyncMCPToolkit, Mode, Offer
+from mcpproxy.toolkit.kit import NOT_OPEN, AsyncMCPToolkit, Mode, Offer
 
 if TYPE_CHECKING:
     from typing import Self
@@ -101,9 +101,7 @@ class MCPToolkit(Offer):
 
     def _run(self, act: Callable[..., Awaitable[T]], *arguments: Any) -> T:
         if self._portal is None:
-            raise RuntimeError(
-                "the toolkit is not open: use `with MCPToolkit() as toolkit`, or load()"
-            )
+            raise RuntimeError(NOT_OPEN)
         future = self._portal.start_task_soon(act, *arguments)
         try:
             return future.result()

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Required, TypedDict
 
 Json = dict[str, Any]
 Kind = Literal["tool", "resource", "own"]
@@ -33,6 +33,22 @@ AWAY: Mapping[str, str] = {
     "blocked": "an operator has blocked it",
 }
 """Why a server in this state has no tools, where it gives no error of its own."""
+
+
+class FunctionDefinition(TypedDict, total=False):
+    """As in OpenAI's API, member for member, so that its client's types take it."""
+
+    name: Required[str]
+    description: str
+    parameters: dict[str, object]
+    strict: bool | None
+
+
+class FunctionTool(TypedDict):
+    """One of `tools` of a chat completion. Source: ChatCompletionTool of OpenAI's API description."""
+
+    type: Literal["function"]
+    function: FunctionDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +80,7 @@ class MCPFunction:
 class Functions:
     """What one load found."""
 
-    tools: list[Json] = field(default_factory=list)
+    tools: list[FunctionTool] = field(default_factory=list)
     functions: dict[str, MCPFunction] = field(default_factory=dict)
     instructions: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
@@ -92,6 +108,15 @@ class Functions:
                 },
             }
         )
+
+    def add_server(self, mcpclient: MCPClient, listed: list[Json], resources: Json) -> None:
+        """Offer what a server has."""
+        if mcpclient.instructions:
+            self.instructions[mcpclient.name] = mcpclient.instructions
+        for tool in listed:
+            if tool["server"] == mcpclient.name:
+                self.add_tool(mcpclient, tool)
+        self.add_resources(mcpclient, resources)
 
     def add_tool(self, mcpclient: MCPClient, tool: Json) -> None:
         name = tool["name"]

@@ -1,4 +1,4 @@
-"""The toolkit for programs that run an event loop, on asyncio or trio."""
+"""The toolkit for programs that run an event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from mcpproxy.errors import ProxyError
 from mcpproxy.toolkit import functions
-from mcpproxy.toolkit.functions import PROXY, Functions, Json, MCPClient, MCPFunction
+from mcpproxy.toolkit.functions import PROXY, Functions, FunctionTool, Json, MCPClient, MCPFunction
 from mcpproxy.toolkit.reach import Line, Target, open_line
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Mode = Literal["tools", "code"]
 MOST_CURSORS = 1000
+LISTING_SECONDS = 5.0
+NOT_OPEN = "the toolkit is not open: use it within its `with` block, or call load() first"
 
 
 class Offer:
@@ -30,7 +32,7 @@ class Offer:
         self._found = Functions()
 
     @property
-    def tools(self) -> list[Json]:
+    def tools(self) -> list[FunctionTool]:
         """The function tools, as `tools` of a chat completion takes them."""
         return self._found.tools
 
@@ -154,19 +156,22 @@ class AsyncMCPToolkit(Offer):
             listed = (await line.get("/api/v1/tools?lazy=true"))["tools"]
         servers = (await line.get("/api/v1/servers"))["servers"]
         found = Functions()
-        for client, server in functions.clients(servers, self._wanted):
-            why = functions.why_away(client.name, server, listed=self._mode == "tools")
-            if why is not None:
-                found.errors[client.name] = why
-                continue
-            found.connected.append(client)
-            if self._mode == "tools":
-                await add(line, found, client, server, listed)
         for name in self._wanted or ():
             if name not in {each["name"] for each in servers}:
                 found.errors[name] = "there is no such server"
+        for client, server in functions.clients(servers, self._wanted):
+            why = functions.why_away(client.name, server, listed=self._mode == "tools")
+            if why is None:
+                found.connected.append(client)
+            else:
+                found.errors[client.name] = why
         if self._mode == "code":
             add_five(found)
+        else:
+            offers = {each["name"]: each.get("offers", []) for each in servers}
+            shelves = await resources(line, found, offers)
+            for client in found.connected:
+                found.add_server(client, listed, shelves.get(client.name, {}))
         self._found = found
         return self
 
@@ -178,12 +183,12 @@ class AsyncMCPToolkit(Offer):
         `arguments` may be the JSON text that a completion has. Whatever fails (the tool, its server, the
         daemon, the arguments) is told in a text that begins with "Error:", so that the model can recover.
         """
+        if self._line is None:
+            raise RuntimeError(NOT_OPEN)
         function = self._found.functions.get(function_name)
         if function is None:
-            known = ", ".join(list(self._found.functions)[:20]) or "none: load() comes first"
+            known = ", ".join(list(self._found.functions)[:20]) or "none"
             return functions.error(f"there is no function {function_name}; there are: {known}")
-        if self._line is None:
-            return functions.error("the toolkit is closed")
         try:
             return await self._called(self._line, function, read(arguments))
         except (ProxyError, ValueError) as error:
@@ -222,21 +227,28 @@ class AsyncMCPToolkit(Offer):
         return f"\n[Cut: {part}. The call is done. To read on, call {function.name} with {json.dumps({'cursor': cursor})} alone]"
 
 
-async def add(
-    line: Line, found: Functions, client: MCPClient, server: Json, listed: list[Json]
-) -> None:
-    """Offer what a server has."""
-    if client.instructions:
-        found.instructions[client.name] = client.instructions
-    for tool in listed:
-        if tool["server"] == client.name:
-            found.add_tool(client, tool)
-    if "resources" in server["offers"]:
-        status, page = await line.ask("GET", place(client))
-        if status == 200:
-            found.add_resources(client, page["data"])
-        else:
-            found.errors[client.name] = f"its resources can't be listed: {said(page)}"
+async def resources(
+    line: Line, found: Functions, offers: Mapping[str, list[str]]
+) -> dict[str, Json]:
+    """What the servers that have resources list, as far as they say so in time."""
+    import anyio
+
+    shelves: dict[str, Json] = {}
+
+    async def look(client: MCPClient) -> None:
+        found.errors[client.name] = f"its resources weren't listed within {LISTING_SECONDS:g} s"
+        with anyio.move_on_after(LISTING_SECONDS):
+            try:
+                shelves[client.name] = await line.get(place(client))
+                del found.errors[client.name]
+            except ProxyError as error:  # here, where no task group can wrap it
+                found.errors[client.name] = f"its resources can't be listed: {error}"
+
+    async with anyio.create_task_group() as tasks:
+        for client in found.connected:
+            if "resources" in offers[client.name]:
+                tasks.start_soon(look, client)
+    return shelves
 
 
 def add_five(found: Functions) -> None:

@@ -47,10 +47,13 @@ class Line:
         self._where = where
 
     async def ask(self, verb: str, path: str, body: Json | None = None) -> tuple[int, Json]:
-        """Status and JSON of one answer. Raises `Unreachable`."""
+        """Status and JSON of one answer. Raises `Unreachable`, `ValueError` for what is no JSON."""
         import httpx2
 
-        content = None if body is None else json.dumps(body).encode()
+        try:
+            content = None if body is None else json.dumps(body).encode()
+        except (TypeError, RecursionError) as error:
+            raise ValueError(f"the arguments are no JSON: {error}") from error
         try:
             answer = await self._client.request(verb, path, content=content)
             found = json.loads(answer.content)
