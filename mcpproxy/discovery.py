@@ -288,7 +288,7 @@ def no_tool(name: str, catalog: Catalog) -> str:
             return f"server '{server}' is {known.state}: {known.error}"
         if tool in known.held:
             return why_held(known.held[tool])
-        if not known.tools and known.state != "ready":
+        if not known.tools and known.error:
             return f"the tools of server '{server}' are not known now, it is {known.state}: {known.error}"
     near = near_names(name, catalog)
     hint = f"; did you mean {' or '.join(near)}?" if near else "; find tools with search_tools"

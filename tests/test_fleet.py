@@ -373,7 +373,7 @@ async def test_a_disabled_server_is_listed_and_not_started(tmp_path):
     assert (
         error.code == "SERVER_UNAVAILABLE"
         and "disabled" in error.message
-        and "enabled" in error.message
+        and "mcpproxy upstream enable stub" in error.message
     )
     assert not starts.exists()
 
@@ -712,16 +712,16 @@ async def test_no_process_is_left_when_the_fleet_has_closed(tmp_path, stubborn, 
     await until(lambda: not any(alive(each) for each in pids), deadline - anyio.current_time())
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="setpriv is Linux's")
 @pytest.mark.threat("U5")
-async def test_a_child_dies_with_a_daemon_that_is_killed(tmp_path):
-    starts = tmp_path / "starts"
+async def test_a_child_and_its_own_die_with_a_daemon_that_is_killed(tmp_path):
+    starts, heir = tmp_path / "starts", tmp_path / "heir"
+    flags = ("--stubborn", "--starts", str(starts), "--grandchild", str(heir))
     program = f"""
 import anyio, sys
 from pathlib import Path
 from upstreams import open_stubs, stub
 async def main():
-    async with open_stubs(Path({str(tmp_path)!r}), stub("--stubborn", "--starts", {str(starts)!r})):
+    async with open_stubs(Path({str(tmp_path)!r}), stub(*{flags!r})):
         print("up", flush=True)
         await anyio.sleep_forever()
 anyio.run(main)
@@ -731,7 +731,7 @@ anyio.run(main)
         assert daemon.stdout is not None
         with anyio.fail_after(20):
             await daemon.stdout.receive()
-        child = int(starts.read_text(encoding="ascii"))
-        assert alive(child)
+        pids = [int(each.read_text(encoding="ascii")) for each in (starts, heir)]
+        assert all(map(alive, pids))
         daemon.send_signal(signal.SIGKILL)
-        await until(lambda: not alive(child))
+        await until(lambda: not any(map(alive, pids)))

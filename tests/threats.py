@@ -206,7 +206,7 @@ THREATS: dict[str, tuple[str, ...]] = {
     ),
     "U5": (
         "test_fleet::test_no_process_is_left_when_the_fleet_has_closed",
-        "test_fleet::test_a_child_dies_with_a_daemon_that_is_killed",
+        "test_fleet::test_a_child_and_its_own_die_with_a_daemon_that_is_killed",
     ),
     # a server or an entry that nobody has approved
     "A1": (

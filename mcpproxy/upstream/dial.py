@@ -28,6 +28,7 @@ from mcpproxy.upstream.references import INHERITED, REFERENCE, References, Unrea
 from mcpproxy.upstream.sse import open_sse
 from mcpproxy.upstream.stdio import Program, open_child
 from mcpproxy.upstream.tls import trust
+from mcpproxy.upstream.warden import Warden
 
 if TYPE_CHECKING:
     from mcpproxy.settings import ServerSettings
@@ -134,11 +135,20 @@ def ways(settings: ServerSettings) -> tuple[Way, ...]:
 
 @asynccontextmanager
 async def dial(
-    settings: ServerSettings, way: Way, references: References, logs: Path, grant: Grant
+    settings: ServerSettings,
+    way: Way,
+    references: References,
+    logs: Path,
+    grant: Grant,
+    warden: Warden,
 ) -> AsyncIterator[Line]:
     """A line to the server for as long as the block. Raises `Unreachable`, `OSError`, `httpx2.HTTPError`."""
     await references.fetch(settings)
-    async with OPENED[way](settings, references, logs, grant) as line:
+    async with (
+        _stdio(settings, references, logs, warden)
+        if way == "stdio"
+        else OPENED[way](settings, references, logs, grant)
+    ) as line:
         yield line
 
 
@@ -147,12 +157,12 @@ async def dial(
 
 @asynccontextmanager
 async def _stdio(
-    settings: ServerSettings, references: References, logs: Path, _: Grant
+    settings: ServerSettings, references: References, logs: Path, warden: Warden
 ) -> AsyncIterator[Line]:
     planned = program(settings, references)
     handler = _log_file(logs, settings.name)
     try:
-        async with open_child(planned, partial(_note, handler)) as child:
+        async with open_child(planned, partial(_note, handler), warden) as child:
             yield Line("stdio", child.reader, child.writer, child.account)
     finally:
         handler.close()
@@ -331,10 +341,9 @@ async def _openapi(
 
 Opened = Callable[["ServerSettings", References, Path, Grant], AbstractAsyncContextManager[Line]]
 OPENED: Mapping[Way, Opened] = {
-    "stdio": _stdio,
     "streamable-http": _streamable,
     "sse": _sse,
     "toolpack": _toolpack,
     "openapi": _openapi,
 }
-"""How each way is opened."""
+"""How each way is opened but that of processes, which want a warden."""

@@ -29,6 +29,7 @@ from mcpproxy.upstream.logins import Logins
 from mcpproxy.upstream.patience import Patience
 from mcpproxy.upstream.references import References, named
 from mcpproxy.upstream.terms import dialled, limits, terms
+from mcpproxy.upstream.warden import Warden, open_warden
 from mcpproxy.vault import Vault
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Fleet:
         settings: Settings,
         references: References,
         logs: Path,
+        warden: Warden,
         state: Path | None,
         baseline: Baseline | None,
     ) -> None:
@@ -95,6 +97,7 @@ class Fleet:
         self._references = references
         self._baseline = baseline
         self._logs = logs
+        self._warden = warden
         self._listings = state and state / "listings"
         self.logins = Logins(tasks, references, state and state / "logins")
         self._members: dict[str, _Member] = {}
@@ -177,6 +180,7 @@ class Fleet:
             self._references,
             self.logins.grant(server.name),
             self._logs,
+            self._warden,
             self._publish,
             self._listings,
         )
@@ -209,7 +213,9 @@ class Fleet:
         known = self._members[name].link
         entry = known.settings.model_copy(update={"lazy": False})
         grant = self.logins.grant(name)
-        link = Link(entry, known.terms, self._references, grant, self._logs, lambda: None)
+        link = Link(
+            entry, known.terms, self._references, grant, self._logs, self._warden, lambda: None
+        )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(link.keep)
             await link.settled.wait()
@@ -439,9 +445,9 @@ async def open_fleet(
     Without a `baseline` all tools of all servers are shown that no entry quarantines.
     """
     try:
-        async with anyio.create_task_group() as tasks:
+        async with open_warden() as warden, anyio.create_task_group() as tasks:
             references = References(environ, Vault(state) if state else None)
-            fleet = Fleet(tasks, settings, references, logs, state, baseline)
+            fleet = Fleet(tasks, settings, references, logs, warden, state, baseline)
             fleet.become(settings)
             try:
                 yield fleet

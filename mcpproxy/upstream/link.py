@@ -39,6 +39,7 @@ from mcpproxy.upstream.era import Era
 from mcpproxy.upstream.grant import Grant
 from mcpproxy.upstream.listing import Found, Shelf
 from mcpproxy.upstream.references import References, Unreachable
+from mcpproxy.upstream.warden import Warden
 
 if TYPE_CHECKING:
     from mcpproxy.settings import ServerSettings
@@ -89,6 +90,7 @@ class Link:
         references: References,
         grant: Grant,
         logs: Path,
+        warden: Warden,
         changed: Callable[[], None],
         listings: Path | None = None,
     ) -> None:
@@ -109,6 +111,7 @@ class Link:
         self.grant = grant
         self._references = references
         self._logs = logs
+        self._warden = warden
         self._changed = changed
         self._connection: Connection | None = None
         self._era: Era | None = None
@@ -271,7 +274,7 @@ class Link:
         with anyio.CancelScope(deadline=anyio.current_time() + self.terms.init) as scope:
             try:
                 async with dial(
-                    self.settings, way, self._references, self._logs, self.grant
+                    self.settings, way, self._references, self._logs, self.grant, self._warden
                 ) as line:
                     async with open_connection(
                         line, self._expected(way), sure=self._sure(way)

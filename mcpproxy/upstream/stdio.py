@@ -5,7 +5,8 @@ the last of it is kept for error messages.
 
 Nothing of the server is left when the block ends: its stdin is closed, its process group is asked
 to end, and then made to. A process that left the group (`setsid`) is beyond our reach. Should the
-daemon itself be killed, the kernel kills the child where `setpriv` can arrange it.
+daemon itself be killed, the kernel kills the child at once where `setpriv` can arrange it, and the
+warden kills what is in its group.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import anyio
 import anyio.abc
 
 from mcpproxy.upstream.pipes import Lines, Pen, read
+from mcpproxy.upstream.warden import Warden
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +80,9 @@ def outcome(code: int) -> str:
 
 
 @asynccontextmanager
-async def open_child(program: Program, note: Callable[[list[str]], None]) -> AsyncIterator[Child]:
+async def open_child(
+    program: Program, note: Callable[[list[str]], None], warden: Warden
+) -> AsyncIterator[Child]:
     """The server, running for as long as the block; `note` gets the lines of its stderr.
 
     Raises `OSError` when it can't be started.
@@ -106,16 +110,17 @@ async def open_child(program: Program, note: Callable[[list[str]], None]) -> Asy
             os.close(theirs)
         fds.remove(stdin)  # the pen's, which closes it before the rest
         child = Child(program.name, process, stdin, stdout)
-        async with anyio.create_task_group() as tasks:
-            try:
-                tasks.start_soon(_listen, stderr, child.stderr, note)
-                tasks.start_soon(child.writer.flush)
-                tasks.start_soon(_watch, child)
-                yield child
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await _close(child)
-                tasks.cancel_scope.cancel()
+        with warden.watching(process.pid):
+            async with anyio.create_task_group() as tasks:
+                try:
+                    tasks.start_soon(_listen, stderr, child.stderr, note)
+                    tasks.start_soon(child.writer.flush)
+                    tasks.start_soon(_watch, child)
+                    yield child
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await _close(child)
+                    tasks.cancel_scope.cancel()
     finally:
         for fd in fds:
             with suppress(OSError):
