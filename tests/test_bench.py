@@ -1,8 +1,9 @@
-"""The benches still run: each with a count that is too small to mean anything, all at once."""
+"""The benches still run: each with a count that is too small to mean anything."""
 
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -13,29 +14,29 @@ BENCH = Path(__file__).parents[1] / "scripts" / "bench"
 COUNTS = {
     "overhead": 3,
     "kernels": 1,
-    "memory": 10,
     "cli": 1,
-    "fleet": 2,
-    "kills": 2,
     "search": 100,
     "toolpack": 1,
+    "memory": 10,
+    "fleet": 2,
+    "kills": 2,
     "journal": 5,
 }
-NEEDS_PROC = {"fleet", "kills"}
+LONG = {"memory", "fleet", "kills", "journal"}
+"""Those that start many processes, run with `--benches` only: the suite is to be quick."""
 READABLE = sys.platform == "linux" and os.getuid() == 0
 
 
 @pytest.fixture(scope="module")
-def running():
+def running(request):
     """All of them, begun together: they mostly wait for processes to start."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8"}
-    names = [name for name in COUNTS if name != "memory" or READABLE]
-    names = [name for name in names if name not in NEEDS_PROC or sys.platform == "linux"]
+    wanted = set(COUNTS) if request.config.getoption("benches") else set(COUNTS) - LONG
     started = {
         name: subprocess.Popen(
             [sys.executable, str(BENCH / f"{name}.py"), "--count", str(COUNTS[name])], **pipes
         )
-        for name in names
+        for name in sorted(wanted)
     }
     yield started
     for process in started.values():
@@ -46,11 +47,23 @@ def running():
 @pytest.fixture
 def shown(running):
     def wait(name):
+        if name not in running:
+            pytest.skip("takes long: run with --benches")
         said, _ = running[name].communicate(timeout=50)
         assert running[name].returncode == 0, said
         return said
 
     return wait
+
+
+@pytest.mark.parametrize("name", sorted(COUNTS))
+def test_each_says_what_it_measures(name, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--help"])
+    monkeypatch.syspath_prepend(BENCH)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(BENCH / f"{name}.py"), run_name="__main__")
+    assert ended.value.code == 0
+    assert "--count" in capsys.readouterr().out
 
 
 def test_cli_compares_a_command_with_a_bare_start(shown):

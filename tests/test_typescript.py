@@ -73,8 +73,8 @@ def test_what_cannot_be_transformed_is_said_without_insides(source, refusal):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at a process in /proc")
-async def test_its_process_is_in_jail(tmp_path):
-    async with open_transformer(tmp_path) as transformer:
+async def test_its_process_is_in_jail(cache):
+    async with open_transformer(cache) as transformer:
         await transformer.warm()
         process = Path(f"/proc/{transformer._process.pid}")
         assert "NoNewPrivs:\t1" in (process / "status").read_text(encoding="ascii")

@@ -34,14 +34,13 @@ MCPPROXY = [sys.executable, "-c", "from mcpproxy.cli import main; main()"]
 # ── figures ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-# A bench that is told to end stops what it started, as one that is interrupted does.
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-
-
 def count(default: int, meaning: str) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=default, help=f"{meaning} (default {default})")
-    return int(parser.parse_args().count)
+    found = int(parser.parse_args().count)
+    # A bench that is told to end stops what it started, as one that is interrupted does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    return found
 
 
 def p50(values: list[float]) -> float:
