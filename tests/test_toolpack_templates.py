@@ -100,7 +100,9 @@ def test_nothing_of_ours_is_reached(source):
         "{{ input.l | join(input.s) }}", "{{ input.s | replace('x', input.s) }}",
         "{{ input.l | map('replace', '1', input.s) | list | length }}",
         "{% for a in input.l %}{{ input.s }}{% endfor %}", "{{ input.big * input.big }}",
-        "{{ input.s + input.s + input.s + input.s }}",
+        "{{ input.s + input.s + input.s + input.s }}", "{{ 5 | round(-input.n) }}",
+        "{{ 5 | round(input.n, 'ceil') }}", "{{ input.s | map('list') | sum(start=[]) | length }}",
+        "{{ input.s.strip(input.s) }}",
     ],
 )  # fmt: skip
 def test_no_request_makes_a_template_run_long_or_grow(source):

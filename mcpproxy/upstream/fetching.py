@@ -7,6 +7,7 @@ the same origin, or to a host that the tool allows. Proxies of the environment a
 
 from __future__ import annotations
 
+import codecs
 import ipaddress
 import socket
 from collections.abc import Iterable, Mapping
@@ -24,6 +25,10 @@ from mcpproxy.upstream.request import Request
 from mcpproxy.upstream.tls import trust
 
 MOST_REDIRECTS = 5
+LONGEST_TYPE = 200
+"""Characters of a Content-Type that are looked at."""
+SLOW = frozenset({"punycode", "idna"})
+"""Encodings whose decoding takes the square of a text's length."""
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -36,10 +41,13 @@ class Response:
 
     @property
     def charset(self) -> str:
-        """The encoding of a text, UTF-8 where the answer doesn't say."""
+        """The encoding of a text, UTF-8 where the answer doesn't say. Raises `LookupError` for none."""
         message = Message()
-        message["content-type"] = self.headers.get("content-type", "")
-        return str(message.get_content_charset("utf-8"))
+        message["content-type"] = self.headers.get("content-type", "")[:LONGEST_TYPE]
+        found = codecs.lookup(str(message.get_content_charset("utf-8"))).name
+        if found in SLOW:
+            raise LookupError(f"{found} is for names, not for texts")
+        return found
 
 
 async def fetch(

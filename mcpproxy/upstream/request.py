@@ -38,7 +38,8 @@ def target_fault(target: str) -> str | None:
     if not SPELLED.match(target) or len(target) > LONGEST_URL:
         return "what it makes can't stand in a URL, or is too long for one"
     path = target.partition("?")[0]
-    if any(unquote(segment) in (".", "..") for segment in path.split("/")):
+    # Decoded first: what stands behind a server may take `%2F` or a backslash for one.
+    if any(part in (".", "..") for part in re.split(r"[/\\]", unquote(path))):
         return "a path can't have '.' or '..' as a part"
     return None
 

@@ -87,18 +87,23 @@ class Shelf:
         with self._lock:
             database = self._open()
             database.execute("BEGIN IMMEDIATE")
-            database.execute(
-                "INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?)",
-                (key, result, size, now, now),
-            )
-            database.execute("DELETE FROM results WHERE made <= ?", (now - self._oldest,))
-            database.execute(
-                "DELETE FROM results WHERE key IN (SELECT key FROM ("
-                "SELECT key, SUM(size) OVER (ORDER BY used DESC, key) AS total FROM results"
-                ") WHERE total > ?)",
-                (self._room,),
-            )
-            database.execute("COMMIT")
+            with database:  # ends it, one way or the other
+                self._put(database, key, result, size, now)
+
+    def _put(
+        self, database: sqlite3.Connection, key: str, result: str, size: int, now: float
+    ) -> None:
+        database.execute(
+            "INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?)",
+            (key, result, size, now, now),
+        )
+        database.execute("DELETE FROM results WHERE made <= ?", (now - self._oldest,))
+        database.execute(
+            "DELETE FROM results WHERE key IN (SELECT key FROM ("
+            "SELECT key, SUM(size) OVER (ORDER BY used DESC, key) AS total FROM results"
+            ") WHERE total > ?)",
+            (self._room,),
+        )
 
 
 class _Flight:

@@ -83,7 +83,9 @@ def _json(raw: bytes) -> Any:
         text = json.dumps(found, ensure_ascii=False)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
-    if any("\ud800" <= each <= "\udfff" for each in text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character of JavaScript's
         return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
     return found
 

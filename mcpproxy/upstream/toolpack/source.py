@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -51,6 +52,8 @@ MOST_ARGUMENTS = 256 * 2**10
 """Bytes of a prompt's arguments."""
 PROGRAMS = max(8, 4 * (os.cpu_count() or 1))
 """Programs of a pack that run at once; other calls wait for their turn."""
+LARGE_RESULT = 64 * 2**10
+"""Bytes of a result that is read in a thread."""
 LARGE = 8 * 2**10
 """Bytes of an input for which templates are rendered in a thread: nobody else is to wait for that."""
 
@@ -172,10 +175,11 @@ class PackSource(Source):
     async def _ran(
         self, tool: Tool, command: list[str], env: Mapping[str, str], given: bytes
     ) -> Any:
-        most, whole = tool.file.limits.output, commands.environment(tool.file.env, env)
+        most, environ = tool.file.limits.output, commands.environment(tool.file.env, env)
         with _in_time(tool):
-            ended = await run(command, whole, self.pack.root, given, most, self._note)
-        return of_program(ended, whole=tool.output is not None and has_data(tool.output.schema))
+            ended = await run(command, environ, self.pack.root, given, most, self._note)
+        whole = tool.output is not None and has_data(tool.output.schema)
+        return await _read(len(ended.output), partial(of_program, ended, whole=whole))
 
     async def _fetched(self, tool: Tool, request: Request) -> Any:
         assert isinstance(tool.work, Endpoint)
@@ -183,7 +187,12 @@ class PackSource(Source):
             response = await fetch(
                 request, tool.work.allow_hosts, tool.file.limits.output, "limits.output"
             )
-        return of_response(response)
+        return await _read(len(response.body), partial(of_response, response))
+
+
+async def _read(size: int, act: Callable[[], Any]) -> Any:
+    """What `act` makes of so many bytes; in a thread where that takes a while."""
+    return await anyio.to_thread.run_sync(act) if size > LARGE_RESULT else act()
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import filters, nodes
 from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 
@@ -26,6 +26,10 @@ MOST_ROUNDS = 10_000
 """Rounds of all loops of one rendering."""
 SECONDS = 0.25
 """Time of one rendering; looked at in each round."""
+LONGEST_ARGUMENT = 1000
+"""Characters of an argument of a method: `strip` compares each with each."""
+MOST_DIGITS = 30
+"""What a number may be rounded to, before and after its point."""
 LARGEST = 2**20
 """Characters of a value on the way, and of an output for which no other limit is given."""
 
@@ -36,10 +40,10 @@ METHODS = frozenset(
 FILTERS = frozenset(
     {"abs", "capitalize", "count", "d", "default", "dictsort", "first", "float", "int", "items",
      "last", "length", "list", "lower", "map", "max", "min", "reject", "rejectattr", "reverse",
-     "round", "select", "selectattr", "sort", "sum", "title", "trim", "unique", "upper"}
+     "select", "selectattr", "sort", "title", "trim", "unique", "upper"}
 )  # fmt: skip
-"""Those of Jinja2 whose result is no larger than what they are given. `join`, `replace`, `string`,
-`tojson` and `urlencode` are ours."""
+"""Those of Jinja2 whose result is no larger than what they are given. `join`, `replace`, `round`,
+`string`, `sum`, `tojson` and `urlencode` are ours."""
 NODES = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Name, nodes.Const,
     nodes.Getattr, nodes.Getitem, nodes.Slice, nodes.Filter, nodes.Test, nodes.Call, nodes.Keyword,
@@ -114,6 +118,11 @@ class Sandbox(SandboxedEnvironment):
             context[BUDGET].grow(_size(left) + _size(right))
         return super().call_binop(context, operator, left, right)
 
+    def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if any(_size(each) > LONGEST_ARGUMENT for each in (*args, *kwargs.values())):
+            raise Unfit(f"an argument of a method may have {LONGEST_ARGUMENT} characters")
+        return super().call(context, obj, *args, **kwargs)
+
 
 def _number(value: object) -> bool:
     return isinstance(value, int | float)
@@ -158,6 +167,21 @@ def _replace(context: Context, value: Any, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
+def _round(value: Any, precision: Any = 0, method: Any = "common") -> Any:
+    if not isinstance(precision, int) or abs(precision) > MOST_DIGITS:
+        raise Unfit(f"round takes a number of digits from -{MOST_DIGITS} to {MOST_DIGITS}")
+    return filters.do_round(value, precision, method)
+
+
+@jinja2.pass_environment
+def _sum(
+    environment: jinja2.Environment, values: Any, attribute: Any = None, start: Any = 0
+) -> Any:
+    if not _number(start):
+        raise Unfit("sum is for numbers")
+    return filters.sync_do_sum(environment, values, attribute, start)
+
+
 def _json(value: object) -> str:
     if isinstance(value, jinja2.Undefined):
         str(value)  # raises what it has to say
@@ -198,6 +222,7 @@ def _sandbox() -> Sandbox:
     made = Sandbox(undefined=Missing, finalize=written, keep_trailing_newline=True)
     made.filters = {name: each for name, each in made.filters.items() if name in FILTERS}
     made.filters |= {"join": _join, "replace": _replace, "string": written, "tojson": _json}
+    made.filters |= {"round": _round, "sum": _sum}
     made.filters |= {"urlencode": _urlencode, COUNTED: _counted, WRITTEN: written}
     made.filters |= {IN_PATH: _in_path, IN_QUERY: _in_query}
     made.globals = {"range": _range}
