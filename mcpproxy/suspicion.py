@@ -125,7 +125,7 @@ UNSEEN = [
     for pattern, kind, why in (
         (r"<!--.{0,2000}?(?:-->|$)", "comment", "an HTML comment is not shown to people who read the page"),
         (r"<[a-z]+\b[^>]{0,200}\b(?:display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|opacity\s*:\s*0\b|hidden\b)[^>]{0,200}>", "comment", "markup that is not shown"),
-        (r"!\[[^\]\n]{0,200}\]\(\s*https?://[^)\s]{0,400}[?&][^)\s]*=", "link", "an image whose address can carry data away"),
+        (r"!\[[^\]\n]{0,200}\]\(\s{0,20}https?://[^)\s?&]{0,400}[?&][^)\s=]{0,400}=", "link", "an image whose address can carry data away"),
     )
 ]  # fmt: skip
 BLANK = re.compile(r"\s{30,}")
@@ -140,7 +140,10 @@ NAME = re.compile(r"[_.:/-]|[a-z][A-Z]")
 
 def inspect_text(where: str, text: str, elsewhere: Mapping[str, str]) -> Iterator[Finding]:
     """What one text has. `elsewhere`: other servers' tools, each with its server's name."""
-    text = text[:LONGEST]
+    if len(text) > LONGEST:
+        why = f"it has {len(text):,} characters, of which the first {LONGEST:,} were looked at"
+        yield Finding("not looked at", where, _around(text, LONGEST, LONGEST + 1), why)
+        text = text[:LONGEST]
     found = list(hidden(text))
     if found:
         at, why = found[0]
@@ -222,9 +225,25 @@ def texts(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str
             yield from texts(inner, f"{path}[{at}]", depth + 1)
 
 
+def _deeper(value: Any, levels: int) -> bool:
+    """Whether there is anything that `texts` doesn't reach."""
+    layer = [value]
+    for _ in range(levels + 1):
+        layer = [
+            inner
+            for outer in layer
+            if isinstance(outer, Mapping | list | tuple)
+            for inner in (outer.values() if isinstance(outer, Mapping) else outer)
+        ]
+    return bool(layer)
+
+
 def inspect_tool(definition: Mapping[str, Any], elsewhere: Mapping[str, str]) -> list[Finding]:
     """What there is to look at in a tool's definition; the same find in several places once."""
     found: dict[tuple[str, str], Finding] = {}
+    if _deeper(definition, DEEPEST):
+        why = f"it is nested more than {DEEPEST} levels deep, and no deeper was looked"
+        found["not looked at", why] = Finding("not looked at", "", "", why)
     said = [(where, text) for where, text in texts(definition) if not DULL.search(where)]
     own = {text for where, text in said if ".enum[" in where or where.endswith(".const")}
     others = {name: server for name, server in elsewhere.items() if name not in own}

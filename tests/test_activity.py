@@ -394,6 +394,7 @@ async def test_what_was_recorded_a_moment_ago_is_listed_found_and_summed_up(worl
         ("?limit=0", 400, "limit"),
         ("?status=fine", 400, "status"),
         ("?cursor=zz", 400, "'zz' is no id"),
+        ("?cursor=ffffffffffffffff", 400, "too large"),
         ("?from=soon", 400, "from: 'soon' is no time"),
         ("?colour=red", 400, "it takes type, server"),
         ("/0000000000000000", 404, "there is no record"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import anyio
 import pytest
@@ -135,6 +136,42 @@ def test_arguments_are_checked_by_the_draft_of_their_schema(schema, refused):
         assert "args.p[1]" in str(error)
     else:
         assert not refused
+
+
+def referring(twice, levels=40):
+    """Definitions that each refer to the next as `twice` says."""
+    found = {f"d{n}": twice({"$ref": f"#/$defs/d{n + 1}"}) for n in range(levels)}
+    return {"$defs": {**found, f"d{levels}": {"type": "null"}}, "$ref": "#/$defs/d0"}
+
+
+@pytest.mark.threat("U4")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        referring(lambda ref: {"allOf": [ref, ref]}),
+        referring(lambda ref: {"anyOf": [ref, {"not": ref}]}),
+        {"allOf": [{"properties": {"p": {"$ref": "#"}}}, {"properties": {"p": {"$ref": "#"}}}]},
+    ],
+)
+def test_a_small_schema_that_takes_for_ever_is_left_to_its_server(schema):
+    arguments = {}
+    for _ in range(40):
+        arguments = {"p": arguments}
+    began = time.process_time()
+    check_arguments(Tool("s", {"name": "t", "inputSchema": schema}), arguments)
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.req("REQ-GATE-08")
+@pytest.mark.parametrize("levels", [1, 8, 60])
+def test_arguments_are_checked_by_a_schema_that_leads_back_into_itself(levels):
+    item = {"type": "object", "properties": {"p": {"$ref": "#/$defs/item"}, "n": {"type": "null"}}}
+    arguments = {"n": 1}
+    for _ in range(levels):
+        arguments = {"p": arguments}
+    schema = {"$defs": {"item": item}, "$ref": "#/$defs/item"}
+    with pytest.raises(CallError, match=r"\.n: "):
+        check_arguments(Tool("s", {"name": "t", "inputSchema": schema}), arguments)
 
 
 @pytest.mark.req("REQ-CODE-14")

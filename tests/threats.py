@@ -197,6 +197,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_typings::test_a_line_cannot_end_a_comment_or_be_long",
         "test_catalog::test_a_definition_of_any_shape_can_be_read",
         "test_ambient::test_whatever_servers_say_it_is_typescript",
+        "test_contract::test_a_small_schema_that_takes_for_ever_is_left_to_its_server",
     ),
     "U6": (
         "test_auth_command::test_a_daemon_logs_in_and_out",
@@ -224,6 +225,9 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_baseline::test_who_approved_a_server_without_tools_did_not_approve_those_that_come_later",
         "test_baseline::test_a_call_that_waits_for_its_connection_does_not_go_out_once_its_server_is_blocked",
         "test_trust::test_a_changed_tool_and_an_added_server_wait_and_no_agent_lets_them_in",
+        "test_baseline::test_what_was_inspected_is_not_what_another_command_is_approved_by",
+        "test_baseline::test_who_approved_a_server_without_tools_did_not_approve_those_that_come_later",
+        "test_baseline::test_a_call_that_waits_for_its_connection_does_not_go_out_once_its_server_is_blocked",
     ),
     # tools from files
     "P1": (
@@ -269,5 +273,6 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_suspicion::test_an_attack_is_pointed_out",
         "test_suspicion::test_what_a_terminal_would_obey_is_shown_by_its_number",
         "test_trust::test_a_changed_tool_and_an_added_server_wait_and_no_agent_lets_them_in",
+        "test_suspicion::test_what_was_not_looked_at_is_said",
     ),
 }

@@ -23,6 +23,8 @@ Json = dict[str, Any]
 
 BACK = re.compile(r"(\d{1,9})([smhdw])")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+LATEST = 2**42 - 1
+"""Milliseconds since 1970 that a number of a record has room for."""
 PERIOD = "24h"
 """What sums are about unless asked."""
 FORMATS = {"jsonl": "application/jsonl", "csv": "text/csv; charset=utf-8"}
@@ -36,7 +38,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def instant(name: str, text: str, now_ms: int) -> int:
     """A time in milliseconds since 1970: ISO 8601 (UTC unless it says), or so long ago ("24h", "7d")."""
     if found := BACK.fullmatch(text):
-        return now_ms - int(found[1]) * UNITS[found[2]] * 1000
+        return max(1, now_ms - int(found[1]) * UNITS[found[2]] * 1000)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -45,7 +47,7 @@ def instant(name: str, text: str, now_ms: int) -> int:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
+    return min(max(1, int(moment.timestamp() * 1000)), LATEST)
 
 
 def wanted(query: Mapping[str, Any], now_ms: int) -> Wanted:

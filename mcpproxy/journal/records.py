@@ -124,7 +124,9 @@ def number(text: str) -> int:
     """The same back. Raises `ValueError`."""
     if len(text) != 16 or not all(each in "0123456789abcdef" for each in text):
         raise ValueError(f"{text[:40]!r} is no id of a record: those have 16 hexadecimal digits")
-    return int(text, 16)
+    if (found := int(text, 16)) >= 2**63 - 1:  # SQLite's largest
+        raise ValueError(f"{text!r} is no id of a record: it is too large for one")
+    return found
 
 
 def moment(at_ms: int) -> str:
