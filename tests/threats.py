@@ -226,6 +226,21 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_baseline::test_a_call_that_waits_for_its_connection_does_not_go_out_once_its_server_is_blocked",
         "test_trust::test_a_changed_tool_and_an_added_server_wait_and_no_agent_lets_them_in",
     ),
+    # API documents
+    "O1": (
+        "test_openapi::test_no_value_leaves_its_place",
+        "test_openapi::test_no_member_of_an_object_is_another_parameter",
+        "test_openapi::test_arguments_that_do_not_fit_the_document_are_not_sent",
+    ),
+    "O2": (
+        "test_openapi::test_a_private_address_that_only_the_document_names_is_not_reached",
+        "test_openapi::test_a_document_of_a_url_can_not_send_credentials_to_another_host",
+    ),
+    "O3": ("test_openapi::test_what_an_api_or_an_error_says_shows_no_credential",),
+    "O4": (
+        "test_openapi_reading::test_a_small_document_does_not_stand_for_a_huge_one",
+        "test_openapi_reading::test_a_reference_leads_to_a_file_beside_the_document_and_nowhere_else",
+    ),
     # tools from files
     "P1": (
         "test_toolpack_templates::test_no_value_reaches_a_shell_or_becomes_two_arguments",

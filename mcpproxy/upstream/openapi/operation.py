@@ -17,10 +17,9 @@ from pydantic import BaseModel, ValidationError
 
 from mcpproxy.upstream.openapi import styles
 from mcpproxy.upstream.openapi.document import Documents
-from mcpproxy.upstream.openapi.schemas import Bundle
+from mcpproxy.upstream.openapi.schemas import Bundle, Schemas
 from mcpproxy.upstream.request import OURS, TOKEN
 from mcpproxy.upstream.toolpack.document import Bad
-from mcpproxy.upstream.toolpack.schemas import Checker
 
 Json = dict[str, Any]
 Place = Literal["path", "query", "header", "cookie"]
@@ -33,8 +32,8 @@ IGNORED = OURS | {"accept", "authorization", "content-type", "cookie"}
 KINDS: tuple[Kind, ...] = ("json", "form", "multipart", "text", "binary")
 """Ways of sending a body, the one that is preferred first."""
 LONGEST_TITLE = 120
-LONGEST_SCHEMA = 128 * 2**10
-"""Characters of a response's schema; a longer one would help nobody, and isn't promised."""
+MOST_PROMISED = 1000
+"""Parts of a response's schema; a larger one would help nobody, and isn't promised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,8 @@ class Maker:
 
     def __init__(self, documents: Documents, *, modern: bool, taken: frozenset[tuple[str, str]]):
         self._documents = documents
-        self._modern = modern
+        self._takes = Schemas(documents, "in", modern=modern)
+        self._gives = Schemas(documents, "out", modern=modern)
         self._taken = taken
         """Places and names that credentials and headers of the settings have, which no argument gets."""
 
@@ -106,9 +106,9 @@ class Maker:
         file: Path | None, security: tuple[str, ...],
     ) -> Operation:  # fmt: skip
         """Raises `Bad`."""
-        bundle = Bundle(self._documents, "in", modern=self._modern)
+        bundle = Bundle(self._takes)
         described = self._described([*shared, *(raw.get("parameters") or [])], file)
-        arguments = _arguments(described)
+        arguments = _arguments((key, each.name) for key, (each, _, _) in described.items())
         properties: Json = {}
         required: list[str] = []
         parameters = []
@@ -127,8 +127,7 @@ class Maker:
             required += [body.argument] if needed else []
         takes: Json = {"type": "object", "properties": properties, "additionalProperties": False}
         takes |= {"required": required} if required else {}
-        takes |= {"$defs": bundle.definitions} if bundle.definitions else {}
-        Checker(takes)
+        takes = bundle.whole(takes)
         accept, gives = self._responses(raw.get("responses"), file)
         definition = _definition(name, method, path, raw, takes, gives)
         return Operation(definition, method, path, base, tuple(parameters), body, accept, security)
@@ -250,12 +249,10 @@ class Maker:
         if not _is_json(ordered[0]) or not isinstance(raw, dict) or "schema" not in raw:
             return accept, None
         try:
-            bundle = Bundle(self._documents, "out", modern=self._modern)
-            schema = bundle.whole(bundle.taken(raw["schema"], file))
-            Checker(schema)
+            bundle = Bundle(self._gives)
+            return accept, bundle.whole(bundle.taken(raw["schema"], file), MOST_PROMISED)
         except Bad:
             return accept, None  # the operation works without: nobody is promised anything
-        return accept, schema if len(str(schema)) <= LONGEST_SCHEMA else None
 
 
 def kind_of(media: str) -> Kind:
@@ -279,9 +276,9 @@ def _is_json(media: str) -> bool:
 def is_binary(schema: Any) -> bool:
     """Whether a member of a form is a file: bytes in base64, or a list of such."""
     match schema:
-        case {"type": "string", "format": "binary" | "byte"} | {"contentMediaType": str()}:
+        case {"type": "file"} | {"type": "string", "format": "binary" | "byte"}:
             return True
-        case {"contentEncoding": "base64"}:
+        case {"contentEncoding": "base64"} | {"contentMediaType": str()}:
             return True
         case {"items": dict(items)}:
             return is_binary(items)
@@ -298,14 +295,16 @@ def _good(responses: Json) -> Any:
     return {}
 
 
-def _arguments(described: Iterable[tuple[Place, str]]) -> dict[tuple[Place, str], str]:
+def _arguments(
+    described: Iterable[tuple[tuple[Place, str], str]],
+) -> dict[tuple[Place, str], str]:
     """What each parameter is called as an argument. Raises `Bad`."""
     found: dict[tuple[Place, str], str] = {}
-    for place, name in described:
-        argument = name if name not in found.values() else f"{place}_{name}"
+    for key, name in described:
+        argument = name if name not in found.values() else f"{key[0]}_{name}"
         if argument in found.values():
             raise Bad(f"two parameters would be called {argument!r}")
-        found[place, name] = argument
+        found[key] = argument
     return found
 
 

@@ -7,6 +7,7 @@ beside a `$ref` that don't count. What is only read isn't asked for, and what is
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, count
 from pathlib import Path
@@ -40,8 +41,24 @@ VALUES = frozenset(
 """Other keywords that are kept. `discriminator`, `xml`, `externalDocs` and extensions say nothing of values."""
 
 
-class Bundle:
-    """One self-contained schema for the parts of an operation; `definitions` grows while parts are taken."""
+@dataclass(slots=True)
+class Taken:
+    """What came along with a schema while it was taken over."""
+
+    refs: set[str] = field(default_factory=set)
+    """Definitions that it refers to."""
+    parts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    schema: Any
+    refs: frozenset[str]
+    parts: int
+
+
+class Schemas:
+    """The schemas of a document in one direction. What is referred to is taken over once, for all operations."""
 
     def __init__(self, documents: Documents, direction: Direction, *, modern: bool) -> None:
         self._documents = documents
@@ -49,13 +66,13 @@ class Bundle:
         self._modern = modern
         """Whether it is OpenAPI 3.1."""
         self._names: dict[tuple[Path | None, str], str] = {}
-        self.definitions: Json = {}
-        self._left = MOST_PARTS
+        self._places: dict[str, tuple[Path | None, str]] = {}
+        self._definitions: dict[str, Definition] = {}
 
-    def taken(self, part: Any, file: Path | None, depth: int = 0) -> Any:
-        """A schema of a file, as it stands in the bundle. Raises `Bad`."""
-        self._left -= 1
-        if self._left < 0:
+    def taken(self, part: Any, file: Path | None, along: Taken, depth: int = 0) -> Any:
+        """A schema of a file, whose references lead into `$defs`. Raises `Bad`."""
+        along.parts += 1
+        if along.parts > MOST_PARTS:
             raise Bad(f"its schema has more than {MOST_PARTS} parts")
         if depth > DEEPEST:
             raise Bad("its schema is nested too deep")
@@ -65,31 +82,35 @@ class Bundle:
             raise Bad(f"a schema must be an object, not {str(part)[:60]!r}")
         ref = part.get("$ref")
         if isinstance(ref, str):
-            found: Json = {"$ref": f"#/$defs/{self._name(ref, file)}"}
+            name = self._name(ref, file)
+            along.refs.add(name)
+            found: Json = {"$ref": f"#/$defs/{name}"}
             if self._modern:
-                found |= self._members({k: v for k, v in part.items() if k != "$ref"}, file, depth)
+                beside = {key: value for key, value in part.items() if key != "$ref"}
+                found |= self._members(beside, file, along, depth)
             return found
-        return self._members(part if self._modern else _modernized(part), file, depth)
+        return self._members(part if self._modern else _modernized(part), file, along, depth)
 
-    def _members(self, part: Json, file: Path | None, depth: int) -> Json:
+    def _members(self, part: Json, file: Path | None, along: Taken, depth: int) -> Json:
+        def one(value: Any) -> Any:
+            return self.taken(value, file, along, depth + 1)
+
         found: Json = {}
         for key, value in part.items():
             if key in ONE:
-                found[key] = self.taken(value, file, depth + 1)
+                found[key] = one(value)
             elif key in MANY and isinstance(value, list):
-                found[key] = [self.taken(each, file, depth + 1) for each in value]
+                found[key] = [one(each) for each in value]
             elif key in NAMED and isinstance(value, dict):
                 kept = self._kept(value, file) if key == "properties" else value
-                found[key] = {
-                    name: self.taken(each, file, depth + 1) for name, each in kept.items()
-                }
+                found[key] = {name: one(each) for name, each in kept.items()}
             elif key in VALUES and not (key == "pattern" and not _expression(value)):
                 found[key] = value
         required = found.get("required")
         if not isinstance(required, list):
             found.pop("required", None)  # `required: true` of a property, as of an older draft
         elif isinstance(properties := part.get("properties"), dict):
-            dropped = properties.keys() - found.get("properties", {}).keys()
+            dropped = properties.keys() - found["properties"].keys()
             found["required"] = [name for name in required if name not in dropped]
         return found
 
@@ -98,14 +119,13 @@ class Bundle:
         return {
             name: each
             for name, each in properties.items()
-            if not (
-                isinstance(each, dict)
-                and (each.get(self._omitted) is True or self._target_omitted(each, file))
-            )
+            if not (isinstance(each, dict) and self._goes_elsewhere(each, file))
         }
 
-    def _target_omitted(self, part: Json, file: Path | None) -> bool:
-        whole, _ = self._documents.whole(part, file)
+    def _goes_elsewhere(self, part: Json, file: Path | None) -> bool:
+        if part.get(self._omitted) is True:
+            return True
+        whole = self._documents.whole(part, file)[0] if "$ref" in part else None
         return isinstance(whole, dict) and whole.get(self._omitted) is True
 
     def _name(self, ref: str, file: Path | None) -> str:
@@ -113,32 +133,70 @@ class Bundle:
         if key not in self._names:
             stem = re.sub(r"[^A-Za-z0-9_]+", "_", pointer.rpartition("/")[2]).strip("_")
             stem = stem or (path.stem if path else "Schema")
-            taken = self._names.values()
             names = chain([stem], (f"{stem}{n}" for n in count(2)))
-            name = self._names[key] = next(each for each in names if each not in taken)
-            self.definitions[name] = {}  # it may refer to itself
-            self.definitions[name] = self.taken(self._documents.at(path, pointer), path)
+            name = self._names[key] = next(each for each in names if each not in self._places)
+            self._places[name] = key
         return self._names[key]
 
-    def whole(self, schema: Any) -> Any:
-        """A taken part with the definitions that it needs; one that only refers to one is that."""
-        definitions = self.definitions
+    def definition(self, name: str) -> Definition:
+        """Raises `Bad`."""
+        if name not in self._definitions:
+            path, pointer = self._places[name]
+            along = Taken()
+            schema = self.taken(self._documents.at(path, pointer), path, along)
+            check(schema)
+            self._definitions[name] = Definition(schema, frozenset(along.refs), along.parts)
+        return self._definitions[name]
+
+
+class Bundle:
+    """The schemas of one operation, in one direction."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        self._schemas = schemas
+        self._along = Taken()
+
+    def taken(self, part: Any, file: Path | None) -> Any:
+        """Raises `Bad`."""
+        return self._schemas.taken(part, file, self._along)
+
+    def definitions(self, most: int = MOST_PARTS) -> dict[str, Definition]:
+        """All that what was taken refers to. Raises `Bad`, when it has more parts than `most`, too."""
+        found: dict[str, Definition] = {}
+        todo, parts = sorted(self._along.refs), self._along.parts
+        while todo:
+            name = todo.pop(0)
+            if name in found:
+                continue
+            found[name] = self._schemas.definition(name)
+            parts += found[name].parts
+            if parts > most:
+                raise Bad(f"its schema has more than {most} parts")
+            todo += sorted(found[name].refs)
+        return found
+
+    def whole(self, schema: Any, most: int = MOST_PARTS) -> Any:
+        """A taken part with the definitions that it needs; one that only refers to one is that. Raises `Bad`."""
+        found = self.definitions(most)
+        check(schema)
         if isinstance(schema, dict) and schema.keys() == {"$ref"}:
             name = schema["$ref"].removeprefix("#/$defs/")
-            target = definitions[name]
-            if isinstance(target, dict):
-                schema = target
-                if not _mentions(definitions, f"#/$defs/{name}"):
-                    definitions = {key: value for key, value in definitions.items() if key != name}
-        if not definitions or not isinstance(schema, dict):
+            if isinstance(found[name].schema, dict):
+                schema = found[name].schema
+                if not any(name in each.refs for each in found.values()):
+                    del found[name]
+        if not found or not isinstance(schema, dict):
             return schema
-        return {**schema, "$defs": {**schema.get("$defs", {}), **definitions}}
+        own = schema.get("$defs", {})
+        return {**schema, "$defs": {**own, **{name: each.schema for name, each in found.items()}}}
 
 
-def _mentions(part: Any, ref: str) -> bool:
-    if isinstance(part, dict):
-        return part.get("$ref") == ref or any(_mentions(each, ref) for each in part.values())
-    return isinstance(part, list) and any(_mentions(each, ref) for each in part)
+def check(schema: Any) -> None:
+    """Raises `Bad` for what is no JSON Schema."""
+    try:
+        jsonschema_rs.meta.validate(schema)
+    except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
+        raise Bad(f"it is no valid JSON Schema: {str(error).splitlines()[0][:300]}") from error
 
 
 def _modernized(part: Json) -> Json:

@@ -93,7 +93,11 @@ class ApiSource(Source):
         operation = self.api.operations[name]
         checker = self._checkers.get(name)
         if checker is None:
-            checker = self._checkers[name] = Checker(operation.definition["inputSchema"])
+            try:
+                checker = Checker(operation.definition["inputSchema"])
+            except Bad as error:
+                raise Failure("EINTERNAL", str(error)) from error
+            self._checkers[name] = checker
         if faults := checker.faults(arguments, "arguments"):
             raise Failure("EINVAL", faults)
         chosen = [self.api.credentials[scheme] for scheme in operation.security]
