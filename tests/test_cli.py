@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -395,6 +396,40 @@ def test_help_is_help(words):
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0
     assert done.stderr == ""
+
+
+def commands(group=main, words=()):
+    """Each command with the words that lead to it."""
+    for name, each in group.commands.items():
+        if isinstance(each, click.Group):
+            yield from commands(each, (*words, name))
+        else:
+            yield (*words, name), each
+
+
+def test_all_commands_are_asked_in_the_same_way(tmp_path):
+    gone = str(tmp_path / "gone.json")
+    for words, command in commands():
+        options = {each for param in command.params for each in param.opts}
+        if "--json" in options or ("-o" in options and words[-1] not in ("export", "types")):
+            assert {"--json", "--output", "-o"} <= options, words
+        if "--config" in options:
+            done = CliRunner().invoke(main, [*words, "--config", gone])
+            assert done.exit_code in (2, 4) and "no configuration at" in done.stderr, words
+            assert done.stdout == ""
+
+
+LISTS = ("upstream", "token", "secrets", "code cache", "tools", "activity")
+
+
+def test_an_empty_list_says_so_and_has_no_head():
+    with home(mcpServers=[]) as place:
+        for words in (*((*one.split(), "list") for one in LISTS), ("auth", "status")):
+            given = [*words, "--config", str(place.config)]
+            people = CliRunner(env=place.environ).invoke(main, given)
+            assert (people.exit_code, people.stdout) == (0, "") and people.stderr, words
+            programs = CliRunner(env=place.environ).invoke(main, [*given, "--json"])
+            assert programs.exit_code == 0 and json.loads(programs.stdout) is not None
 
 
 def test_alone_only_the_servers_that_the_script_calls_are_started(tmp_path):

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from mcpproxy.cli.options import config_option
+from mcpproxy.cli.options import config_option, output_option
 from mcpproxy.cli.upstream import ask, refuse, show_json, show_table, visible
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ SILENCE_SECONDS = 60.0
 """The daemon says at least every 15 s that it is there."""
 
 Json = dict[str, Any]
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
 def conditions(command: Callable[..., None]) -> Callable[..., None]:
@@ -59,9 +58,9 @@ def activity() -> None:
 @activity.command("list")
 @conditions
 @click.option("--limit", "-n", type=click.IntRange(1, 1000), default=50, help="How many.  [50]")
-@json_option
+@output_option
 @config_option
-def list_records(limit: int, as_json: bool, config: str | None, **chosen: str | None) -> None:
+def list_records(limit: int, output: str, config: str | None, **chosen: str | None) -> None:
     """List the newest records, the newest last."""
     records: list[Json] = []
     cursor: str | None = None
@@ -72,22 +71,22 @@ def list_records(limit: int, as_json: bool, config: str | None, **chosen: str | 
         cursor = page["next"]
         if cursor is None:
             break
-    if as_json:
+    if output == "json":
         show_json({"records": records, "next": cursor})
         return
-    show_table(HEAD, [row(each) for each in reversed(records)])
+    show_table(HEAD, [row(each) for each in reversed(records)], "no records fit")
     if cursor is not None:
         click.echo("there are older ones; -n shows more, --to goes further back", err=True)
 
 
 @activity.command()
 @click.argument("id")
-@json_option
+@output_option
 @config_option
-def show(id: str, as_json: bool, config: str | None) -> None:
+def show(id: str, output: str, config: str | None) -> None:
     """Show one record with all its details; of an execution also its calls."""
     found = look(config, "one", f"/{quote(id, safe='')}", {})
-    if as_json:
+    if output == "json":
         show_json(found)
         return
     detail, calls = found.pop("detail"), found.pop("calls", [])
@@ -116,12 +115,12 @@ def show(id: str, as_json: bool, config: str | None) -> None:
     default="tool",
     help="What sums are made by.  [tool]",
 )
-@json_option
+@output_option
 @config_option
-def summary(since: str, until: str | None, by: str, as_json: bool, config: str | None) -> None:
+def summary(since: str, until: str | None, by: str, output: str, config: str | None) -> None:
     """Show how much there was, how it went, how long it took and how much it moved."""
     found = look(config, "summary", "/summary", {"from": since, "to": until, "by": by})
-    if as_json:
+    if output == "json":
         show_json(found)
         return
     click.echo(f"{local(found['since'], full=True)} to {local(found['until'], full=True)}\n")
@@ -189,19 +188,23 @@ def export(
 
 @activity.command()
 @conditions
-@json_option
+@output_option
 @config_option
-def watch(as_json: bool, config: str | None, **chosen: str | None) -> None:
+def watch(output: str, config: str | None, **chosen: str | None) -> None:
     """Show records as they come, until Ctrl-C."""
     wanted = {key: value for key, value in query_of(chosen).items() if value is not None}
     if {"from", "to"} & wanted.keys():
         refuse("watch shows what comes: list and export take --from and --to")
-    if not as_json:
+    if output != "json":
         click.echo(line_of(HEAD))
     try:
         for record in coming(config):
             if all(str(record.get(key)) == value for key, value in wanted.items()):
-                said = json.dumps(record, ensure_ascii=False) if as_json else line_of(row(record))
+                said = (
+                    json.dumps(record, ensure_ascii=False)
+                    if output == "json"
+                    else line_of(row(record))
+                )
                 click.echo(said)
                 sys.stdout.flush()
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import click
 
-from mcpproxy.cli.options import config_option
+from mcpproxy.cli.options import config_option, output_option
 from mcpproxy.cli.upstream import SECONDS, path_of, refuse, show_json, show_table
 
 LOGINS = "/api/v1/logins"
@@ -18,7 +18,6 @@ WAIT_SECONDS = 20
 NEEDED, FAILED, INTERRUPTED = 1, 1, 130
 
 Ask = Callable[..., Any]
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
 @click.group()
@@ -85,23 +84,32 @@ def graphical() -> bool:
 
 @auth.command()
 @click.argument("name", required=False)
-@json_option
+@output_option
 @config_option
-def status(name: str | None, as_json: bool, config: str | None) -> None:
+def status(name: str | None, output: str, config: str | None) -> None:
     """Show who is logged in where. With NAME, exit status 1 says that a login is needed."""
-    found = through(config, lambda ask: ask("GET", LOGINS))["logins"]
-    if name is not None:
-        found = [each for each in found if each["name"] == name]
-        if not found:
-            refuse(f"there is no login to {name!r}, and it has not asked for one")
-    if as_json:
+
+    def act(ask: Ask) -> list[dict[str, Any]]:
+        logins: list[dict[str, Any]] = ask("GET", LOGINS)["logins"]
+        if name is None:
+            return logins
+        asked = [each for each in logins if each["name"] == name]
+        if not asked:
+            ask("GET", path_of(name))  # refuses a name that is no server's
+            raise Failure(f"there is no login to {name!r}, and it has not asked for one")
+        return asked
+
+    found = through(config, act)
+    if output == "json":
         show_json(found)
     else:
         rows = [
             (each["name"], each["state"], lasting(each), each["scope"] or "", each["error"] or "")
             for each in found
         ]
-        show_table(("SERVER", "LOGIN", "ENDS", "SCOPE", "WHY"), rows)
+        show_table(
+            ("SERVER", "LOGIN", "ENDS", "SCOPE", "WHY"), rows, "no server wants a login or has one"
+        )
     if name is not None and found[0]["state"] != "logged in":
         sys.exit(NEEDED)
 

@@ -12,7 +12,7 @@ import click
 
 from mcpproxy import jsonc
 from mcpproxy.cli.codecache import cache
-from mcpproxy.cli.options import config_option, log_level_option
+from mcpproxy.cli.options import config_option, json_option, log_level_option
 
 RAN_AND_FAILED, NOTHING_RUN, INTERRUPTED = 1, 2, 130
 SPARE_SECONDS = 10.0
@@ -239,6 +239,7 @@ def scripts() -> None:
     default="table",
     help="Form of the list.",
 )
+@json_option
 @config_option
 def list_scripts(output: str, config: str | None) -> None:
     """List the stored scripts that can be run by name."""

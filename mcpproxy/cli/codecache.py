@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpproxy.cli.options import config_option
-from mcpproxy.cli.upstream import ask, output_option, refuse, show_json, show_table
+from mcpproxy.cli.options import config_option, output_option
+from mcpproxy.cli.upstream import ask, refuse, show_json, show_table
 
 if TYPE_CHECKING:
     from mcpproxy.keptcode import KeptCode
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 CACHE = "/api/v1/code/cache"
 SHOWN = 12
 """Characters of an id in a table; they are enough to name a program."""
+
+NONE = "no code is kept yet; a program that succeeds is, when it has a --description"
 
 id_argument = click.argument("cache_id", metavar="ID")
 
@@ -49,7 +51,7 @@ def list_cache(output: str, config: str | None) -> None:
         )
         for each in found
     ]  # fmt: skip
-    show_table(("ID", "RUNS", "LAST USED", "OWNER", "PARAMS", "DESCRIPTION"), rows)
+    show_table(("ID", "RUNS", "LAST USED", "OWNER", "PARAMS", "DESCRIPTION"), rows, NONE)
 
 
 @cache.command()

@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
 import click
+
+NOT_RUN, BAD_CONFIG = 2, 4
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+json_option = click.option("--json", "output", flag_value="json", help="The same as --output json.")
+
+
+def output_option(command: F) -> F:
+    """Both spellings on each command that has an answer for programs; it gets `output`."""
+    command = json_option(command)
+    return click.option(
+        "--output", "-o", type=click.Choice(["table", "json"]), default="table",
+        help="Form of the answer.",
+    )(command)  # fmt: skip
+
+
+def there(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """A file that was named must be there: an empty answer would look like an empty configuration."""
+    if value is not None and not Path(value).expanduser().exists():
+        click.echo(
+            f"mcpproxy: there is no configuration at {value}: give another with --config", err=True
+        )
+        context.exit(BAD_CONFIG if context.command.name in ("serve", "stdio") else NOT_RUN)
+    return value
+
 
 config_option = click.option(
     "--config",
     "-c",
     metavar="FILE",
+    callback=there,
     help="Configuration file; it also decides which scripts/ directory is used.  [default: ~/.mcpproxy/mcp_config.json]",
 )
 log_level_option = click.option(

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import click
 
-from mcpproxy.cli.options import config_option
-from mcpproxy.cli.upstream import ask, output_option, refuse, show_json, show_table
+from mcpproxy.cli.options import config_option, output_option
+from mcpproxy.cli.upstream import ask, refuse, show_json, show_table
 
 if TYPE_CHECKING:
     from mcpproxy.vault import Vault
@@ -61,8 +61,10 @@ def given(name: str) -> str:
     """The value, from a prompt that doesn't show it or from a pipe; without the last end of line."""
     if sys.stdin.isatty():
         return str(click.prompt(f"value of {name}", hide_input=True, err=True))
-    value = sys.stdin.read()
-    return value.removesuffix("\n").removesuffix("\r")
+    value = sys.stdin.read().removesuffix("\n").removesuffix("\r")
+    if not value:
+        refuse(f"the value is empty; give it on stdin: mcpproxy secrets set {name} < FILE")
+    return value
 
 
 @secrets.command("list")
@@ -84,7 +86,11 @@ def list_secrets(output: str, config: str | None) -> None:
         show_json(found)
         return
     rows = [(each["name"], each["store"], ", ".join(each["servers"])) for each in found]
-    show_table(("NAME", "KEPT IN", "USED BY"), rows)
+    show_table(
+        ("NAME", "KEPT IN", "USED BY"),
+        rows,
+        "no secrets are kept; keep one with: mcpproxy secrets set NAME",
+    )
 
 
 def users(config: str | None, name: str) -> list[str]:

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import click
 
-from mcpproxy.cli.options import config_option
-from mcpproxy.cli.upstream import ask, output_option, refuse, show_json, show_table
+from mcpproxy.cli.options import config_option, output_option
+from mcpproxy.cli.upstream import ask, refuse, show_json, show_table
 
 if TYPE_CHECKING:
     from mcpproxy.tokens import Tokens
@@ -18,6 +18,9 @@ TOKENS = "/api/v1/tokens"
 expires_option = click.option(
     "--expires", metavar="TIME", help="For how long: 30d, 12h, 90m, 4w; at most 365d."
 )
+
+
+NONE = "no tokens yet; make one with: mcpproxy token create NAME --servers A,B"
 
 
 @click.group()
@@ -87,7 +90,7 @@ def list_tokens(output: str, config: str | None) -> None:
         )
         for each in found
     ]
-    show_table(("NAME", "PERMISSIONS", "SERVERS", "EXPIRES"), rows)
+    show_table(("NAME", "PERMISSIONS", "SERVERS", "EXPIRES"), rows, NONE)
 
 
 @token.command()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpproxy.cli.upstream import output_option, refuse, show_json
+from mcpproxy.cli.options import output_option
+from mcpproxy.cli.upstream import refuse, show_json
 
 if TYPE_CHECKING:
     from mcpproxy.upstream.toolpack.reading import Pack

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import click
 
 from mcpproxy.cli.code import json_object, text_of
-from mcpproxy.cli.options import config_option
+from mcpproxy.cli.options import config_option, output_option
 from mcpproxy.cli.upstream import refuse, show_json, show_table, visible
 
 TOOLS = "/api/v1/tools"
@@ -21,7 +21,6 @@ FAILED, NOT_RUN, INTERRUPTED = 1, 2, 130
 REACHED = frozenset({500, 502, 504})
 """Statuses after which a call may have had its effect; all others refuse it before."""
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 server_option = click.option("--server", metavar="NAME", help="This server's tools only.")
 
 
@@ -35,16 +34,18 @@ def tools() -> None:
 
 @tools.command("list")
 @server_option
-@json_option
+@output_option
 @config_option
-def list_tools(server: str | None, as_json: bool, config: str | None) -> None:
+def list_tools(server: str | None, output: str, config: str | None) -> None:
     """List the tools, in the order of the servers."""
     found = look(config, TOOLS, server=server, lazy="true")
-    if as_json:
+    if output == "json":
         show_json(found)
     else:
         rows = [(f"{each['server']}:{each['name']}", summary(each)) for each in found["tools"]]
-        show_table(("TOOL", "WHAT IT DOES"), rows)
+        show_table(
+            ("TOOL", "WHAT IT DOES"), rows, "no tools; mcpproxy upstream list shows the servers"
+        )
     if found["missing_servers"]:
         click.echo(f"not known now: the tools of {', '.join(found['missing_servers'])}", err=True)
 
@@ -60,14 +61,14 @@ def summary(tool: dict[str, Any]) -> str:
 @click.argument("words", nargs=-1, required=True)
 @click.option("--limit", type=click.IntRange(1, 50), default=8, help="How many at most.  [8]")
 @server_option
-@json_option
+@output_option
 @config_option
 def search(
-    words: tuple[str, ...], limit: int, server: str | None, as_json: bool, config: str | None
+    words: tuple[str, ...], limit: int, server: str | None, output: str, config: str | None
 ) -> None:
     """Find tools by what they do, by name or by parameter."""
     found = look(config, f"{TOOLS}/search", q=" ".join(words), limit=str(limit), server=server)
-    if as_json:
+    if output == "json":
         show_json(found)
         return
     if found["tools"]:
@@ -85,12 +86,12 @@ def search(
 
 @tools.command()
 @click.argument("tool")
-@json_option
+@output_option
 @config_option
-def show(tool: str, as_json: bool, config: str | None) -> None:
+def show(tool: str, output: str, config: str | None) -> None:
     """Show what TOOL (SERVER:TOOL) takes and gives, as TypeScript."""
     found = look(config, f"{TOOLS}/{quote(tool, safe='')}", about=tool)
-    if as_json:
+    if output == "json":
         show_json(found)
         return
     lines = [found["name"], *filter(None, [found["description"]])]
@@ -139,10 +140,10 @@ def types(server: str | None, output: str | None, config: str | None) -> None:
 @click.argument("tool", required=False)
 @click.option("--args", "given", metavar="JSON", help="The arguments: JSON, @FILE, or - for stdin.")
 @click.option("--cursor", help="Instead of a call: where to read on in a result that was cut.")
-@json_option
+@output_option
 @config_option
 def call(
-    tool: str | None, given: str | None, cursor: str | None, as_json: bool, config: str | None
+    tool: str | None, given: str | None, cursor: str | None, output: str, config: str | None
 ) -> None:
     """Call TOOL (SERVER:TOOL) and print its result.
 
@@ -160,7 +161,7 @@ def call(
     if status != 200:
         fail(answer, status)
     result = answer["data"]
-    if as_json:
+    if output == "json":
         show_json(result)
     else:
         show_result(result)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpproxy.cli.options import config_option
-from mcpproxy.cli.upstream import ask, output_option, path_of, refuse, show_json
+from mcpproxy.cli.options import config_option, output_option
+from mcpproxy.cli.upstream import ask, path_of, refuse, show_json
 
 if TYPE_CHECKING:
     from mcpproxy.trust import Trust

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import click
 
-from mcpproxy.cli.options import config_option
+from mcpproxy.cli.options import config_option, output_option
 
 if TYPE_CHECKING:
     from mcpproxy.importing import Found
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 SERVERS = "/api/v1/servers"
 SECONDS = 60.0
 LOOK_SECONDS = 0.3
-output_option = click.option(
-    "--output", "-o", type=click.Choice(["table", "json"]), default="table", help="Form of the answer."
-)  # fmt: skip
-
 trusted_option = click.option(
     "--no-quarantine", "trusted", is_flag=True, help="Trust it, and let agents see its tools at once."
 )  # fmt: skip
@@ -47,7 +43,8 @@ def list_servers(output: str, config: str | None) -> None:
         show_json(found)
         return
     rows = [(each["name"], each["state"], str(each.get("tools", "")), why(each)) for each in found]
-    show_table(("NAME", "STATE", "TOOLS", "WHY"), rows)
+    none = "no servers yet; add one with: mcpproxy upstream add NAME -- COMMAND, or NAME --url URL"
+    show_table(("NAME", "STATE", "TOOLS", "WHY"), rows, none)
 
 
 def why(server: dict[str, Any]) -> str:
@@ -408,8 +405,11 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
-def show_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Columns as wide as they must be; the last may be any width."""
+def show_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], none: str = "") -> None:
+    """Columns as wide as they must be; the last may be any width. `none` says why there are no rows."""
+    if none and not rows:
+        click.echo(none, err=True)
+        return
     rows = [tuple(visible(cell) for cell in row) for row in rows]
     widths = [max(len(row[n]) for row in (head, *rows)) for n in range(len(head) - 1)]
     for row in (head, *rows):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from mcpproxy.entries import no_server
 from mcpproxy.errors import CallError, Refused
 from mcpproxy.rest.routing import Query, Request, Route
 from mcpproxy.upstream.login import LOGIN_SECONDS, LoginError
@@ -116,6 +117,6 @@ class Logins:
 
     def _known(self, request: Request) -> str:
         name = request.parameters["name"]
-        if name not in self._daemon.fleet.catalog.servers:
-            raise Refused("NOT_FOUND", f"there is no server {name[:100]!r}")
+        if name not in (known := self._daemon.fleet.catalog.servers):
+            raise Refused("NOT_FOUND", no_server(name, list(known)))
         return name
