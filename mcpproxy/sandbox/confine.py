@@ -76,6 +76,9 @@ MACHINES = {
     ),
 }  # fmt: skip
 
+VM_DESCRIPTORS = 4
+"""0 to 3, of which a VM has the last."""
+
 MAX_CPU_SECONDS = 660
 """Above the longest timeout a request may ask for: the daemon's clock comes first."""
 
@@ -123,6 +126,9 @@ class Confinement:
             program = assemble(machine)
             self._program = ctypes.create_string_buffer(program, len(program))
             self._filter = Filter(len(program) // 8, ctypes.addressof(self._program))
+        self._own = _limits(
+            {"RLIMIT_CPU": MAX_CPU_SECONDS, "RLIMIT_NPROC": 0, "RLIMIT_NOFILE": VM_DESCRIPTORS}
+        )
         self.layers: dict[str, bool] = {}
         """Which layers are in force in this process."""
 
@@ -131,12 +137,11 @@ class Confinement:
 
         `memory_bytes` is what it may map beyond what is mapped already; None is any number.
         """
-        most = None if memory_bytes is None else mapped_bytes() + memory_bytes
-        _lower(
-            RLIMIT_AS=most if self._linux else None,
-            RLIMIT_CORE=0,
-            RLIMIT_FSIZE=0,
-        )
+        most = {"RLIMIT_CORE": 0, "RLIMIT_FSIZE": 0}
+        if self._linux and memory_bytes is not None:
+            most["RLIMIT_AS"] = mapped_bytes() + memory_bytes
+        for kind, pair in _limits(most):
+            resource.setrlimit(kind, pair)
         self.layers["not dumpable"] = self._prctl(PR_SET_DUMPABLE, 0) == 0
         self.layers["no_new_privs"] = self._prctl(PR_SET_NO_NEW_PRIVS, 1) == 0
         self.layers["landlock"] = self.layers["no_new_privs"] and self._landlock()
@@ -148,7 +153,8 @@ class Confinement:
 
     def limit(self) -> None:
         """The resource limits that only a VM can have."""
-        _lower(RLIMIT_CPU=MAX_CPU_SECONDS, RLIMIT_NPROC=0, RLIMIT_NOFILE=4)
+        for kind, most in self._own:
+            resource.setrlimit(kind, most)
 
     def seal(self) -> None:
         """The last step: from here on any other system call is the end of the process."""
@@ -177,12 +183,13 @@ class Confinement:
             os.close(ruleset)
 
 
-def _lower(**limits: int | None) -> None:
-    """Set resource limits that can't be raised again; a system that lacks one goes without."""
-    for name, value in limits.items():
-        kind = getattr(resource, name, None)
-        if kind is not None and value is not None:
-            resource.setrlimit(kind, (value, value))
+def _limits(most: dict[str, int]) -> list[tuple[int, tuple[int, int]]]:
+    """Resource limits that can't be raised again; a system that lacks one goes without."""
+    return [
+        (getattr(resource, name), (value, value))
+        for name, value in most.items()
+        if hasattr(resource, name)
+    ]
 
 
 _mapped = 0

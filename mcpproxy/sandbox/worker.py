@@ -449,9 +449,8 @@ def rehearse(engine: Engine, parser: Parser) -> None:
     engine.line = None
 
 
-def work(descriptor: int, engine: Engine, parser: Parser) -> NoReturn:
+def work(line: Line, engine: Engine, parser: Parser) -> NoReturn:
     """Wait for a job, do it, and end this process."""
-    line = Line(descriptor)
     try:
         frame = line.receive()
         assert frame is not None

@@ -29,7 +29,7 @@ from typing import NoReturn
 
 from mcpproxy.sandbox import frames, probe
 from mcpproxy.sandbox.confine import Confinement, note_mapped
-from mcpproxy.sandbox.worker import Engine, Parser, rehearse, work
+from mcpproxy.sandbox.worker import Engine, Line, Parser, rehearse, work
 
 VM_DESCRIPTOR = 3
 """The one descriptor a VM has."""
@@ -188,6 +188,7 @@ class Newborn:
         self.confinement = Confinement()
         self._engine = Engine()
         self._parser = Parser()
+        self._line = Line(VM_DESCRIPTOR)
         self._job = select.poll()
         self._job.register(VM_DESCRIPTOR, select.POLLIN)
         rehearse(self._engine, self._parser)
@@ -214,7 +215,7 @@ class Newborn:
             if act is not None:
                 probe.attempt(act, self.confinement)
             self.confinement.seal()
-            work(VM_DESCRIPTOR, self._engine, self._parser)
+            work(self._line, self._engine, self._parser)
         finally:
             os._exit(70)  # only an exception leads here
 
