@@ -50,6 +50,11 @@ async def test_every_layer_is_in_force(pool):
     assert pool.layers == {"not dumpable": True, "no_new_privs": True, "landlock": True}
 
 
+async def test_a_vm_gives_way_to_the_daemon(pool):
+    async with a_vm(pool) as vm:
+        assert os.sched_getscheduler(vm.pid) == os.SCHED_BATCH
+
+
 @asynccontextmanager
 async def a_vm(pool):
     """A VM that has confined itself and waits for its job."""

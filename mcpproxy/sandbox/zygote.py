@@ -63,6 +63,7 @@ class Zygote:
         """Serve until the daemon hangs up; then take all VMs along."""
         confinement = Confinement() if self._vm is None else self._vm.confinement
         confinement.die_with(os.getppid())
+        give_way()
         os.set_blocking(self._woken, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
@@ -179,6 +180,12 @@ class Zygote:
         for pid in self._pids:
             os.kill(pid, signal.SIGKILL)
         os._exit(0)
+
+
+def give_way() -> None:
+    """Have scripts, which may compute for minutes, not interrupt the daemon when they wake (sched(7))."""
+    if sys.platform == "linux":
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 class Newborn:
