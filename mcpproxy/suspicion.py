@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mcpproxy.names import SEPARATORS
+
 DEEPEST = 40
 """Levels of a schema that are looked into."""
 LONGEST = 20_000
@@ -173,11 +175,21 @@ def inspect_text(where: str, text: str, elsewhere: Mapping[str, str]) -> Iterato
 def _references(where: str, text: str, elsewhere: Mapping[str, str]) -> Iterator[Finding]:
     told: set[str] = set()
     for match in WORD.finditer(text):
-        name = match[0]
-        if (server := elsewhere.get(name)) is not None and NAME.search(name) and name not in told:
+        word = match[0]
+        name = next((each for each in _bare(word) if each in elsewhere), word)
+        if (server := elsewhere.get(name)) is not None and NAME.search(word) and name not in told:
             told.add(name)
             why = f"it speaks of a tool of another server ({server})"
             yield Finding("another tool", where, _around(text, *match.span()), why)
+
+
+def _bare(word: str) -> Iterator[str]:
+    """A word, and what it is without a server's name in front, however the two are joined."""
+    yield word
+    for separator in SEPARATORS:
+        _, found, tool = word.partition(separator)
+        if found:
+            yield tool
 
 
 def _shown(text: str) -> str:
