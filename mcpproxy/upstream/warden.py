@@ -57,7 +57,7 @@ async def open_warden() -> AsyncIterator[Warden]:
     try:
         with anyio.CancelScope(shield=True):
             process = await anyio.open_process(
-                ["/bin/sh", "-c", SCRIPT],
+                ["/bin/sh", "-c", SCRIPT, "mcpproxy-warden"],
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
