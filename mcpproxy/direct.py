@@ -203,10 +203,12 @@ def direct(tool: Tool, catalog: Catalog, *, cuts: bool) -> Json:
     """A tool's definition under the name that it has here.
 
     Where results may be cut, no schema is promised for them: a client that holds us to one would
-    refuse a result without its structured content.
+    refuse a result without its structured content. Nor is one that isn't of type object, as those of
+    an API may be: clients of the revisions up to 2025-11-25 refuse a whole list for it.
     """
     found = {**tool.definition, "name": direct_name(ToolId(tool.server, tool.name), catalog)}
-    if cuts:
+    promised = found.get("outputSchema")
+    if cuts or not (isinstance(promised, dict) and promised.get("type") == "object"):
         found.pop("outputSchema", None)
     return found
 

@@ -38,6 +38,7 @@ def examine(config: str | None) -> list[Finding]:
     findings = [Finding(f"configuration {file} is valid")]
     findings += [Finding(f"configuration: {text}", f"edit {file}") for text in loaded.warnings]
     findings += packs(loaded.settings)
+    findings += documents(loaded.settings)
     findings += checkup.files(loaded.places)
     findings += checkup.scripts(loaded.places)
     findings += anyio.run(sandbox, loaded.settings)
@@ -63,6 +64,27 @@ def packs(found: settings.Settings) -> Iterator[Finding]:
         for fault in pack.faults:
             what = f"tool pack {server.name}: {fault}"
             yield Finding(what, f"mend it, then: mcpproxy toolpack check {directory}")
+
+
+def documents(found: settings.Settings) -> Iterator[Finding]:
+    """The API documents among the servers that are files, and each operation that is left out."""
+    for server in found.servers:
+        if server.protocol != "openapi" or not server.enabled or not server.document:
+            continue
+        if server.document.startswith(("http://", "https://")):
+            continue  # the daemon says what is wrong with it: it isn't fetched twice
+        from mcpproxy.upstream.openapi.reading import Wanted, load
+
+        file = os.path.expanduser(os.path.expandvars(server.document.replace("${env:", "${")))
+        include, exclude = tuple(server.include), tuple(server.exclude)
+        try:
+            api = load(Wanted(file, server.base_url, include, exclude))
+        except ValueError as error:
+            yield Finding(f"document of {server.name} can't be used: {error}", f"mend {file}")
+            continue
+        yield Finding(f"document of {server.name} has {len(api.operations)} operations in {file}")
+        for fault in api.faults:
+            yield Finding(f"document of {server.name}: {fault}", f"mend {file}, or set exclude")
 
 
 async def sandbox(found: settings.Settings) -> list[Finding]:

@@ -59,6 +59,10 @@ def why(server: dict[str, Any]) -> str:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--url", help="Address of an HTTP server.")
 @click.option("--directory", metavar="DIR", help="Folder with the files of a tool pack.")
+@click.option("--document", metavar="FILE|URL", help="OpenAPI document of an API.")
+@click.option(
+    "--base-url", metavar="URL", help="Where that API is, if not where its document says."
+)
 @click.option("--env", multiple=True, metavar="K=V", help="Environment variable of a command.")
 @click.option("--header", multiple=True, metavar="K=V", help="Header for an HTTP server.")
 @click.option(
@@ -76,6 +80,8 @@ def add(
     command: tuple[str, ...],
     url: str | None,
     directory: str | None,
+    document: str | None,
+    base_url: str | None,
     env: tuple[str, ...],
     header: tuple[str, ...],
     protocol: str | None,
@@ -85,16 +91,24 @@ def add(
     output: str,
     config: str | None,
 ) -> None:
-    """Add a server: NAME --url URL, NAME -- COMMAND ARGS…, or NAME --directory DIR
+    """Add a server: NAME --url URL, NAME -- COMMAND ARGS…, NAME --directory DIR, or NAME --document FILE
 
     ${env:VARIABLE} in a value stands for a variable of the daemon. A server that is added after the
     first start waits in quarantine: see `inspect` and `approve`.
     """
-    if [url is not None, directory is not None, bool(command)].count(True) != 1:
-        refuse("give --url URL, --directory DIR or -- COMMAND ARGS…, one of them")
+    given = [url is not None, directory is not None, document is not None, bool(command)]
+    if given.count(True) != 1:
+        refuse("give --url URL, --directory DIR, --document FILE or -- COMMAND ARGS…, one of them")
+    if base_url is not None and document is None:
+        refuse("--base-url is for an API: give its --document as well")
     entry: dict[str, Any] = {"name": name}
     if directory is not None:
         entry |= {"protocol": "toolpack", "directory": str(Path(directory).expanduser().resolve())}
+    elif document is not None:
+        remote = document.startswith(("http://", "https://", "${"))
+        place = document if remote else str(Path(document).expanduser().resolve())
+        entry |= {"protocol": "openapi", "document": place}
+        entry |= {"base_url": base_url} if base_url else {}
     elif url is not None:
         entry["url"] = url
     else:
