@@ -43,7 +43,7 @@ INSERT INTO programs
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id, owner) DO UPDATE SET
     source = excluded.source, language = excluded.language, description = excluded.description,
-    input = excluded.input, tools = excluded.tools, used = excluded.used,
+    input = excluded.input, tools = excluded.tools, kept = excluded.kept, used = excluded.used,
     runs = runs + excluded.runs, ms = excluded.ms
 RETURNING n
 """

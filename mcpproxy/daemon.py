@@ -211,6 +211,8 @@ class Daemon:
             owner=caller.owner if kept is None else kept.owner,
             ms=round((anyio.current_time() - began) * 1000),
         )
+        if kept is not None:
+            code = replace(code, kept=kept.kept)
         return await self._keep(code, reply)
 
     async def _keep(self, code: Kept, reply: Reply) -> Reply:

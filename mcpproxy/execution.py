@@ -53,8 +53,8 @@ MUCH_BYTES = 16 * 2**20
 """Having passed on more than this for one script, the daemon gives memory back."""
 SHORT = 2**16
 """Characters of a source that is looked at here; the VM looks at longer ones."""
-FRAMES_AT_ONCE = 32
-"""After so many frames of one script it is the others' turn."""
+FRAMES_AT_ONCE, TURN_SECONDS = 32, 0.01
+"""After so many frames of one script, or so long, it is the others' turn."""
 JOINING_SECONDS = 5.0
 """How long a look at the catalog waits for servers that are being connected for the first time."""
 
@@ -178,12 +178,15 @@ class Execution:
             vm.post(job)
             try:
                 while script.outcome is None:
-                    for n, frame in enumerate(await vm.receive(), 1):
+                    frames = await vm.receive()
+                    turn = anyio.current_time() + TURN_SECONDS
+                    for n, frame in enumerate(frames, 1):
                         self._moved += len(frame)
                         for command in script.heard(read_frame(frame), len(frame)):
                             self._do(command, vm, tasks)
-                        if n % FRAMES_AT_ONCE == 0:
+                        if n % FRAMES_AT_ONCE == 0 or anyio.current_time() > turn:
                             await anyio.lowlevel.checkpoint()
+                            turn = anyio.current_time() + TURN_SECONDS
                     while script.crowded and script.outcome is None:
                         self._room = anyio.Event()
                         await self._room.wait()

@@ -124,7 +124,11 @@ class KeptCode:
         if caller.admin:
             return found
         seen, whole = self._catalog_for(caller), self._catalog()
-        return [each for each in found if not hidden(each.tools, seen, whole)]
+        return [
+            each
+            for each in found
+            if each.kept >= caller.since and not hidden(each.tools, seen, whole)
+        ]
 
     @contextmanager
     def _readable(self) -> Iterator[None]:

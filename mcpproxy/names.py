@@ -22,6 +22,9 @@ LONGEST = 256
 MANY = 100
 """Names that are compared letter by letter."""
 
+DULL = dict.fromkeys(map(ord, "_-. "))
+"""Characters that don't count when names are compared."""
+
 
 class HasTools(Protocol):
     @property
@@ -83,7 +86,7 @@ def _likely(wanted: str, known: Mapping[str, object]) -> Iterable[str]:
 
 
 def _fold(name: str) -> str:
-    return "".join(c for c in name.casefold() if c not in "_-. ")
+    return name.casefold().translate(DULL)
 
 
 def spelled(name: str) -> str:

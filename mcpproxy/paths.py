@@ -114,7 +114,8 @@ def private_directory(path: Path) -> None:
     """Make a directory that is this user's alone. Raises `PermissionError` for one that isn't ours."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.stat()
-    if found.st_uid != os.getuid():
+    # A link counts as well: in a folder that everybody may write, another user can lead us anywhere.
+    if found.st_uid != os.getuid() or path.lstat().st_uid != os.getuid():
         raise PermissionError(f"{path} belongs to another user")
     if found.st_mode & 0o077:
         path.chmod(0o700)

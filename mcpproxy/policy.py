@@ -70,6 +70,8 @@ class Caller:
     profile: Profile | None = None
     token: str = field(default="", repr=False)
     """The hash of its token: another one once that was given a new secret."""
+    since: float = 0.0
+    """When its token was made, in seconds since 1970: what came before is of another one of that name."""
 
     @property
     def admin(self) -> bool:

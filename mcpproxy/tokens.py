@@ -67,6 +67,7 @@ class Token:
             name=self.name,
             rank="token",
             token=self.hash,
+            since=self.created,
             servers=None if ALL in self.allowed_servers else frozenset(self.allowed_servers),
             permissions=frozenset(self.permissions),
             ceilings=Ceilings(

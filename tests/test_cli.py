@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -242,8 +243,25 @@ def test_the_configured_address_is_where_a_daemon_may_be(
     config.write_text(document, encoding="utf-8")
     for name, value in {"DATA_DIR": str(tmp_path), **environ}.items():
         monkeypatch.setenv(f"MCPPROXY_{name}", value)
+    monkeypatch.setattr(local, "TABLES", ())
     found = [(each.host, each.port, each.key) for each in local.candidates(str(config))]
     assert found == ([expected] if expected else [])
+
+
+@pytest.mark.threat("L2")
+@pytest.mark.parametrize(
+    ("owner", "state", "there"), [(0, "0A", True), (1, "0A", False), (1, "01", True)]
+)
+def test_no_key_goes_to_a_port_where_another_user_listens(
+    tmp_path, monkeypatch, owner, state, there
+):
+    config, table = tmp_path / "c.json", tmp_path / "tcp"
+    config.write_text('{"api_key": "k", "listen": "127.0.0.1:8191"}', encoding="utf-8")
+    line = f"0: 0100007F:1FFF 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 {os.getuid() + owner} 0 1"
+    table.write_text(f"  sl  local_address ...\n{line}\n", encoding="ascii")
+    monkeypatch.setenv("MCPPROXY_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr(local, "TABLES", (table,))
+    assert bool(list(local.candidates(str(config)))) is there
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,18 @@ def test_code_that_calls_what_its_owner_may_no_longer_see_is_not_there(seen):
     assert seen.kept.changed(SECRET, BOB) == ["github:list_issues is not there now"]
 
 
+@pytest.mark.threat("L8")
+def test_a_new_token_of_an_old_name_finds_nothing_of_the_one_before(seen):
+    cache_id = seen.kept.keep(replace(SECRET, owner="bob", kept=100.0))
+    later = replace(BOB, since=200.0)
+    assert seen.kept.find(cache_id, BOB) and not seen.kept.listing(later)
+    with pytest.raises(Refused, match="no code is kept"):
+        seen.kept.find(cache_id, later)
+    assert not seen.kept.search(SECRET.description, later)
+    seen.kept.keep(replace(SECRET, owner="bob", kept=300.0, input={"a": "his own"}))
+    assert seen.kept.find(cache_id, later).input == {"a": "his own"}
+
+
 def test_one_owners_code_does_not_push_out_anothers(tmp_path):
     cache = CodeCache(tmp_path / "c.sqlite3", most=2)
     for n in range(4):

@@ -69,3 +69,13 @@ def test_another_user_s_directory_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(PermissionError, match="belongs to another user"):
         private_directory(tmp_path)
+
+
+def test_another_user_s_link_to_a_directory_of_ours_is_refused(monkeypatch, tmp_path):
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "ours")
+    private_directory(tmp_path / "link")
+    planted = os.stat_result((0o120777, 0, 0, 1, os.getuid() + 1, 0, 0, 0, 0, 0))
+    monkeypatch.setattr(Path, "lstat", lambda path: planted)
+    with pytest.raises(PermissionError, match="another user"):
+        private_directory(tmp_path / "link")

@@ -99,6 +99,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_tokens::test_no_copy_of_a_secret_is_kept_and_the_files_are_this_user_s_alone",
         "test_connections::test_the_kernel_knows_whose_the_other_end_is",
         "test_connections::test_the_local_socket_is_for_this_user_alone",
+        "test_cli::test_no_key_goes_to_a_port_where_another_user_listens",
     ),
     "L3": (
         "test_settings::test_a_secret_prints_nowhere",
@@ -161,6 +162,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_codecache::test_code_that_calls_what_its_owner_may_no_longer_see_is_not_there",
         "test_paging::test_a_rest_is_for_its_caller_and_for_a_while",
         "test_paging::test_memory_is_bounded_for_each_and_for_all",
+        "test_codecache::test_a_new_token_of_an_old_name_finds_nothing_of_the_one_before",
     ),
     # the record of it all
     "J1": (

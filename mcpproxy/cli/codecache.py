@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.upstream import ask, refuse, show_json, show_table
+from mcpproxy.cli.upstream import (
+    ask,
+    refuse,
+    show_json,
+    show_table,
+    visible,
+    visible_lines,
+)
 
 if TYPE_CHECKING:
     from mcpproxy.keptcode import KeptCode
@@ -65,14 +73,17 @@ def show(cache_id: str, output: str, config: str | None) -> None:
         show_json(found)
         return
     for name in ("cache_id", "description", "language", "kept_at", "used_at", "runs", "last_ms"):
-        click.echo(f"{name + ':':<13}{found[name]}")
-    click.echo(f"tools:       {', '.join(found['tools']) or 'none'}")
+        click.echo(f"{name + ':':<13}{visible(str(found[name]))}")
+    click.echo(f"tools:       {visible(', '.join(found['tools'])) or 'none'}")
     if found["owner"]:
         click.echo(f"owner:       {found['owner']}")
     click.echo("input:")
     show_json(found["input"])
     click.echo("source:")
-    click.echo(found["source"].encode("utf-8", "backslashreplace"))
+    source = found["source"]
+    if sys.stdout.isatty():  # which a program must not control
+        source = visible_lines(source)
+    click.echo(source.encode("utf-8", "backslashreplace"))
 
 
 @cache.command()

@@ -17,6 +17,8 @@ from typing import Any
 
 from mcpproxy import __version__, jsonc, paths
 
+TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+"""Who listens where, on Linux."""
 PROBE_SECONDS = 2.0
 
 
@@ -85,12 +87,33 @@ def candidates(config: str | None) -> Iterator[Running]:
     key = os.environ.get("MCPPROXY_API_KEY") or found.get("api_key")
     host, _, port = listen.rpartition(":") if isinstance(listen, str) else ("", "", "")
     if port.isdecimal() and 0 < int(port) < 65536 and isinstance(key, str) and key:
+        # Whoever says where to go, and with which key, knows who is there.
+        if "MCPPROXY_API_KEY" not in os.environ and strangers(int(port), config):
+            return
         yield Running(
             f"http://{host or '127.0.0.1'}:{port}",
             host=host.strip("[]") or "127.0.0.1",
             port=int(port),
             key=key,
         )
+
+
+def strangers(port: int, config: str | None) -> bool:
+    """Whether another user of this machine listens on a port, who would be sent the key. Linux alone tells.
+
+    Source: proc_net(5): columns 2, 4 and 8 are the local address, the state (0A listens) and the user.
+    """
+    known = {os.getuid()}
+    with suppress(OSError):
+        known.add(paths.config_file(config).stat().st_uid)
+    for table in TABLES:
+        with suppress(OSError):
+            for line in table.read_text(encoding="ascii").splitlines()[1:]:
+                columns = line.split()
+                here = columns[3] == "0A" and int(columns[1].rpartition(":")[2], 16) == port
+                if here and int(columns[7]) not in known:
+                    return True
+    return False
 
 
 def ours(path: Path) -> bool:

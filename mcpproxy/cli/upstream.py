@@ -193,11 +193,12 @@ def logs(name: str, count: int, follow: bool, config: str | None) -> None:
         refuse(entries.no_server(name, known))
     path = server_log(local.places_of(config).logs, name)
     size = path.stat().st_size if path.exists() else 0
+    shown = visible_lines if sys.stdout.isatty() else str
     for line in tail.tail(path, count, size):
-        click.echo(line)
+        click.echo(shown(line))
     if follow:
         for text in following(path, size):
-            click.echo(text, nl=False)
+            click.echo(shown(text), nl=False)
     elif not path.exists():
         click.echo(f"{name} has said nothing yet ({path})", err=True)
 
@@ -417,6 +418,11 @@ def show_json(found: Any) -> None:
 def visible(text: str) -> str:
     """A line for a terminal, which what servers say of themselves must not control."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def visible_lines(text: str) -> str:
+    """The same for several lines."""
+    return "\n".join(map(visible, text.expandtabs().split("\n")))
 
 
 def show_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], none: str = "") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mcpproxy.guard import EXEC
+from mcpproxy.journal.records import LONGEST_NAME, text
 from mcpproxy.rest.activity import Activity
 from mcpproxy.rest.code import Code
 from mcpproxy.rest.events import Events
@@ -46,7 +47,7 @@ def open_api(daemon: Daemon) -> Routes:
     """The ASGI application of REST; `guard.Guard` belongs in front of it."""
 
     def forbidden(path: str) -> None:
-        daemon.journal.refused("FORBIDDEN", OPERATORS_ONLY, path=path[:200])
+        daemon.journal.refused("FORBIDDEN", OPERATORS_ONLY, path=text(path, LONGEST_NAME))
 
     routes = [route for area in AREAS for route in area(daemon).routes()]
     return Routes([*routes, Description(routes).route], [EXEC], forbidden)
