@@ -352,8 +352,7 @@ class Run:
             return
         frame = json.loads(text)
         stack = frame["stack"]
-        if frame["message"] == "Uncaught null" and peak_bytes() - self._peak > limit // 2:
-            # Without memory for its own error object, the engine throws null.
+        if frame["message"] in WITHOUT_MEMORY and peak_bytes() - self._peak > limit // 2:
             frame["kind"] = "memory"
         if frame["kind"] == "syntax" and self._compiles(self._positions.program):
             frame["kind"] = "error"  # it compiled: the script threw this one
@@ -418,6 +417,9 @@ class Run:
 
 
 PREVIEW_BYTES = 2048
+
+WITHOUT_MEMORY = ("Uncaught null", "SyntaxError: out of memory")
+"""What the engine throws without memory for its own error object, and for a regular expression."""
 
 
 def peak_bytes() -> int:
