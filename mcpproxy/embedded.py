@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from mcpproxy.errors import CallError, ExecutionError, SettingsError
+from mcpproxy.errors import CallError, ExecutionError, Refused, SettingsError
 
 if TYPE_CHECKING:
     from typing import Self
@@ -128,9 +128,13 @@ class Proxy:
             script=script,
             language=language,
             description=description,
-            input=None if input is None else dict(input),
+            input=input,
             options=given(**options) or None,
         )
+        try:
+            body = as_json(body)
+        except ValueError as error:
+            raise Refused("INVALID_REQUEST", f"what is sent must be JSON data: {error}") from error
         from mcpproxy.policy import LOCAL
 
         reply = await self.daemon.execute(body, LOCAL, request_id=uuid.uuid4().hex)
@@ -151,10 +155,13 @@ class Proxy:
         from mcpproxy.toolbox import NoTool, located
 
         try:
+            sent = as_json({} if arguments is None else arguments)
             found = await located(self.daemon, tool, LOCAL)
+        except ValueError as error:
+            raise CallError("INVALID_ARGS", f"arguments must be JSON data: {error}") from error
         except NoTool as error:
             raise CallError("TOOL_NOT_FOUND", str(error.args[0])) from None
-        result = await self.daemon.call(found.server, found.tool, dict(arguments or {}), LOCAL)
+        result = await self.daemon.call(found.server, found.tool, sent, LOCAL)
         envelope = toolcall_envelope(result)
         if not envelope["ok"]:
             raise CallError("TOOL_ERROR", envelope["error"]["message"], result=result)
@@ -190,12 +197,21 @@ def load(config: Config | None, environ: Mapping[str, str], stack: AsyncExitStac
         return settings.load(file, environ, create=config is None)
     home = Path(tempfile.mkdtemp(prefix="mcpproxy-"))
     stack.callback(shutil.rmtree, home, ignore_errors=True)
-    try:  # as JSON and back: what can't be in a file can't be here
-        document = json.loads(json.dumps(dict(config)))
-    except (TypeError, ValueError, RecursionError) as error:
+    try:
+        document = as_json(config)
+    except ValueError as error:
         raise SettingsError(f"the configuration must be JSON data: {error}") from error
     document.setdefault("data_dir", str(home / "state"))
     return settings.check(home / "mcp_config.json", document, environ)
+
+
+def as_json(value: Mapping[str, Any]) -> Json:
+    """A copy as it would have come over the wire. Raises `ValueError` for what is no JSON."""
+    try:
+        found: Json = json.loads(json.dumps(dict(value), allow_nan=False))
+    except (TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+    return found
 
 
 def given(**members: Any) -> Json:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+
 import anyio
 import pytest
 from daemon_process import stubs
@@ -14,8 +17,6 @@ CONFIG = {"mcpServers": stubs("stub"), "code_execution_pool_size": 1}
 
 
 async def test_programs_and_tools_run_in_it_and_nothing_is_left(tmp_path):
-    import os
-
     before = below(os.getpid())
     async with Proxy(CONFIG | {"data_dir": str(tmp_path)}) as proxy:
         assert await proxy.execute("return await tools.stub.add(input)", {"a": 1, "b": 2}) == (
@@ -29,6 +30,10 @@ async def test_programs_and_tools_run_in_it_and_nothing_is_left(tmp_path):
         with pytest.raises(Refused) as refused:
             await proxy.execute("1", timeout_ms=0)
         assert refused.value.code == "INVALID_OPTIONS"
+        with pytest.raises(Refused, match="JSON data"):
+            await proxy.execute("1", {"when": object()})
+        with pytest.raises(CallError, match="JSON data"):
+            await proxy.call("stub:ping", {"when": math.nan})
         for tool, code in (("stub:ad", "TOOL_NOT_FOUND"), ("stub:fail", "TOOL_ERROR")):
             with pytest.raises(CallError) as failed:
                 await proxy.call(tool, {"message": "no"})

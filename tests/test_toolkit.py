@@ -7,7 +7,6 @@ import os
 import re
 import threading
 
-import anyio
 import pytest
 from daemon_process import open_process
 from hypothesis import given, settings
@@ -163,7 +162,8 @@ def test_what_can_not_be_meant_is_refused():
         ({"mode": "all"}, "mode must be"),
         ({"mode": "code", "servers": ["a"]}, "token"),
         ({"servers": "a"}, "list of names"),
-        ({"config": "a", "url": "b"}, "not both"),
+        ({"config": "a", "url": "http://b"}, "not both"),
+        ({"url": "localhost:8080"}, "url must begin with"),
         ({"key": "a"}, "key goes with url"),
     ]:
         with pytest.raises(ValueError, match=said):
@@ -180,28 +180,50 @@ async def test_without_a_daemon_it_opens_one_and_leaves_nothing(tmp_path):
         ]  # fmt: skip
         assert toolkit.mcpclient_for("code_execution") == MCPClient(0, "mcpproxy")
         assert "code_execution" in toolkit.system_prompt()
-        code = "return await tools.stub.add({ a: 1, b: 2 })"
         texts = []
-        async with anyio.create_task_group() as tasks:
-            for _ in range(2):
-                tasks.start_soon(
-                    anyio.to_thread.run_sync,
-                    lambda: texts.append(toolkit.call("code_execution", {"code": code})),
-                )
-        assert [json.loads(text) for text in texts] == [{"ok": True, "value": {"sum": 3}}] * 2
+
+        def add() -> None:
+            code = "return await tools.stub.add({ a: 1, b: 2 })"
+            texts.append(toolkit.call("code_execution", {"code": code}))
+
+        users = [threading.Thread(target=add) for _ in range(2)]
+        for user in users:
+            user.start()
         failed = toolkit.call("code_execution", {"code": "nix()"})
         assert failed.startswith("Error: ") and "ReferenceError" in failed
+        for user in users:
+            user.join()
+        assert [json.loads(text) for text in texts] == [{"ok": True, "value": {"sum": 3}}] * 2
         found = json.loads(toolkit.call("search_tools", {"query": "add two numbers"}))
         assert found["tools"][0]["name"] == "stub:add"
         children = below(os.getpid()) - before
         assert children
     gone(children)
-    ours = {"mcpproxy toolkit"}
-    assert not ours & {thread.name for thread in threading.enumerate()} - {
-        thread.name for thread in threads
-    }
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(10)
+        assert not thread.is_alive(), thread
     with pytest.raises(RuntimeError, match="not open"):
         toolkit.call("code_execution", {})
+
+
+class Starting:
+    """A daemon whose one server takes three looks to come."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    async def get(self, path: str) -> dict[str, list[dict[str, object]]]:
+        if path.startswith("/api/v1/tools"):
+            self.looks += 1
+            return {"tools": [{"name": "add", "server": "slow"}] if self.looks == 3 else []}
+        state = "ready" if self.looks == 3 else "connecting"
+        return {"servers": [{"name": "slow", "state": state, "tools": 0, "offers": ["tools"]}]}
+
+
+async def test_it_waits_for_servers_that_are_on_their_way():
+    toolkit = AsyncMCPToolkit()
+    await toolkit._load(Starting())
+    assert (list(toolkit.functions), toolkit.errors) == (["mcp1_add"], {})
 
 
 # ── names and texts ─────────────────────────────────────────────────────────────────────────────

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Mode = Literal["tools", "code"]
 MOST_CURSORS = 1000
 LISTING_SECONDS = 5.0
+STARTING_SECONDS = 30.0
+"""How long servers may take to start; as long as the daemon gives them, unless it is told otherwise."""
 NOT_OPEN = "the toolkit is not open: use it within its `with` block, or call load() first"
 
 
@@ -150,11 +152,7 @@ class AsyncMCPToolkit(Offer):
         return self
 
     async def _load(self, line: Line) -> Self:
-        listed: list[Json] = []
-        if self._mode == "tools":
-            # This waits for servers that are on their way: how they are is asked after it.
-            listed = (await line.get("/api/v1/tools?lazy=true"))["tools"]
-        servers = (await line.get("/api/v1/servers"))["servers"]
+        listed, servers = await self._there(line)
         found = Functions()
         for name in self._wanted or ():
             if name not in {each["name"] for each in servers}:
@@ -174,6 +172,21 @@ class AsyncMCPToolkit(Offer):
                 found.add_server(client, listed, shelves.get(client.name, {}))
         self._found = found
         return self
+
+    async def _there(self, line: Line) -> tuple[list[Json], list[Json]]:
+        """The tools and the servers, as soon as no server is on its way."""
+        import anyio
+
+        if self._mode == "code":
+            return [], (await line.get("/api/v1/servers"))["servers"]
+        until = anyio.current_time() + STARTING_SECONDS
+        while True:
+            # This waits a while for servers to come: how they are is asked after it.
+            listed = (await line.get("/api/v1/tools?lazy=true"))["tools"]
+            servers = (await line.get("/api/v1/servers"))["servers"]
+            coming = any(each["state"] == "connecting" for each in servers)
+            if not coming or anyio.current_time() >= until:
+                return listed, servers
 
     async def call(
         self, function_name: str, arguments: Mapping[str, Any] | str | None = None

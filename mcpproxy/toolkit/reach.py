@@ -33,6 +33,8 @@ class Target:
     key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"url must begin with http:// or https://, not {self.url!r}")
         if self.url is not None and self.config is not None:
             raise ValueError("give config or url, not both")
         if self.url is None and self.key is not None:
