@@ -112,6 +112,9 @@ def broken(name: str, reason: str) -> Json:
     return {"name": name, "state": "down", "enabled": False, "tools": 0, "error": reason}
 
 
+ADDRESSES = frozenset({"url", "document", "base_url"})
+
+
 def shown(server: ServerSettings) -> Json:
     """What is set, with references as they are and without what may be secret."""
     found: Json = server.model_dump(exclude_unset=True)
@@ -124,10 +127,17 @@ def shown(server: ServerSettings) -> Json:
         for name in ("client_secret", "extra_params"):
             if oauth.get(name):
                 oauth[name] = _values(oauth[name])
-    if url := found.get("url"):
+    for scheme, given in found.get("auth", {}).items():
+        if isinstance(given, str):
+            found["auth"][scheme] = discreet(given)
+        else:
+            given["client_secret"] = discreet(given["client_secret"])
+    for key in ADDRESSES & found.keys():
+        if not (url := found[key]):
+            continue
         without = USERINFO.sub(lambda part: f"//{discreet(part[1])}@", url)
         without = PARAMETER.sub(lambda part: f"{part[1]}={discreet(part[2])}", without)
-        found["url"] = RANDOM_PART.sub(HIDDEN, without)
+        found[key] = RANDOM_PART.sub(HIDDEN, without)
     if args := found.get("args"):
         found["args"] = [
             discreet_option(arg, before) for before, arg in zip(["", *args], args, strict=False)

@@ -30,7 +30,7 @@ FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annota
 PASSING = frozenset(
     {
         "name", "enabled", "quarantined", "auto_approve_tool_changes", "lazy", "idle_timeout", "era",
-        "headers", "env", "oauth", "call_tool_timeout", "init_timeout", "health_check_interval",
+        "headers", "env", "oauth", "auth", "include", "exclude", "document_refresh", "call_tool_timeout", "init_timeout", "health_check_interval",
         "max_concurrent_requests", "queue_size", "queue_timeout",
     }
 )  # fmt: skip

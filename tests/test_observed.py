@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlencode
 
+import apis
 import pytest
 import schemathesis
 from daemon_process import open_process, over_http, through
@@ -15,6 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
+from running import KEY
 from schemathesis.core import NotSet
 
 from mcpproxy import tracing
@@ -167,3 +169,16 @@ def test_the_page_names_each_figure_and_no_other(serving):
     kinds = dict(re.findall(r"^# TYPE (mcpproxy_\w+) (\w+)$", text, re.MULTILINE))
     shown = {name for name in kinds if not name.startswith("mcpproxy_process_")}
     assert set(re.findall(r"`(mcpproxy_\w+)`", page)) == shown
+
+
+async def test_by_its_description_the_interface_is_a_server_of_tools(serving, document, tmp_path):
+    """As any API is; a real document that we didn't write for that."""
+    file, origin = apis.put(tmp_path, document), f"http://{serving.address}"
+    async with apis.open_document(file, base_url=origin, auth={"key": KEY}) as api:
+        assert api.said == []
+        count = sum(len(path) for path in document["paths"].values())
+        assert len(api.source.tools()) == count
+        found = await api.call(next(name for name in api.source.api.operations if "code_exec" in name), body={"code": "return 6 * 7"})  # fmt: skip
+        assert found["ok"] is True and found["value"] == 42
+        servers = next(each for each in api.source.tools() if each["description"] and each["name"].endswith("servers"))  # fmt: skip
+        assert servers["annotations"]["readOnlyHint"] is True

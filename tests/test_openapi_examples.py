@@ -17,6 +17,8 @@ from test_toolpack_http import Site
 from upstreams import wanted
 
 from mcpproxy import jsonc, settings
+from mcpproxy.admin import shown
+from mcpproxy.approvals import identity
 from mcpproxy.cli import main
 from mcpproxy.cli.doctor import documents
 from mcpproxy.direct import direct
@@ -190,3 +192,19 @@ def test_doctor_names_the_operations_that_are_left_out(tmp_path):
         ("document of mine: GET /x: it must be an object", True),
         ("document of bad can't be used: it is not valid JSON: Expecting property name enclosed in double quotes", True),
     ]  # fmt: skip
+
+
+@pytest.mark.threat("O3")
+def test_what_is_shown_of_its_settings_has_no_credential():
+    oauth = {"client_id": "me", "client_secret": "plainly-fake-1"}
+    server = ServerSettings(
+        name="x", protocol="openapi", document="https://a:plainly-fake-2@api.example/o?key=plainly-fake-3",
+        auth={"key": "plainly-fake-4", "kept": "${keyring:KEPT}", "o": oauth},
+    )  # fmt: skip
+    found = shown(server)
+    assert "plainly-fake" not in json.dumps(found)
+    assert found["auth"]["kept"] == "${keyring:KEPT}" and found["auth"]["o"]["client_id"] == "me"
+    assert identity(server) == identity(server.model_copy(update={"auth": {}, "include": ["x"]}))
+    assert identity(server) != identity(
+        server.model_copy(update={"base_url": "https://evil.example"})
+    )

@@ -238,7 +238,10 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_openapi::test_a_private_address_that_only_the_document_names_is_not_reached",
         "test_openapi::test_a_document_of_a_url_can_not_send_credentials_to_another_host",
     ),
-    "O3": ("test_openapi::test_what_an_api_or_an_error_says_shows_no_credential",),
+    "O3": (
+        "test_openapi::test_what_an_api_or_an_error_says_shows_no_credential",
+        "test_openapi_examples::test_what_is_shown_of_its_settings_has_no_credential",
+    ),
     "O4": (
         "test_openapi_reading::test_a_small_document_does_not_stand_for_a_huge_one",
         "test_openapi_reading::test_a_reference_leads_to_a_file_beside_the_document_and_nowhere_else",

@@ -25,6 +25,8 @@ from mcpproxy.upstream.request import Request
 from mcpproxy.upstream.tls import trust
 
 MOST_REDIRECTS = 5
+KEPT_SECONDS = 5.0
+"""Of a connection that waits for another request: less than servers usually keep theirs."""
 LONGEST_TYPE = 200
 """Characters of a Content-Type that are looked at."""
 SLOW = frozenset({"punycode", "idna"})
@@ -50,12 +52,32 @@ class Response:
         return found
 
 
+def connections(allow_hosts: frozenset[str]) -> httpcore2.AsyncConnectionPool:
+    """Connections that are kept for a while between requests to the same server. A context manager."""
+    return httpcore2.AsyncConnectionPool(
+        trust(),
+        max_connections=None,
+        keepalive_expiry=KEPT_SECONDS,
+        network_backend=Guarded(allow_hosts),
+    )
+
+
 async def fetch(
-    request: Request, allow_hosts: frozenset[str], largest: int, limit: str = ""
+    request: Request,
+    allow_hosts: frozenset[str],
+    largest: int,
+    limit: str = "",
+    pool: httpcore2.AsyncConnectionPool | None = None,
 ) -> Response:
-    """The answer, after redirects. `limit` names what says how large it may be. Raises `Failure`."""
+    """The answer, after redirects; on a connection of the pool, which is for the same hosts, or on one of its own.
+
+    `limit` names what says how large it may be. Raises `Failure`.
+    """
+    if pool is None:
+        async with connections(allow_hosts) as pool:
+            return await fetch(request, allow_hosts, largest, limit, pool)
     for _ in range(MOST_REDIRECTS + 1):
-        response = await _exchange(request, allow_hosts, largest, limit)
+        response = await _exchange(request, largest, limit, pool)
         location = response.headers.get("location")
         if response.status not in REDIRECTS or location is None:
             return response
@@ -95,29 +117,27 @@ def _redirected(
 
 
 async def _exchange(
-    request: Request, allow_hosts: frozenset[str], largest: int, limit: str
+    request: Request, largest: int, limit: str, pool: httpcore2.AsyncConnectionPool
 ) -> Response:
     headers = [("Accept-Encoding", "identity"), *request.headers]
-    backend = Guarded(allow_hosts)
     try:
-        async with httpcore2.AsyncConnectionPool(trust(), network_backend=backend) as pool:
-            async with pool.stream(
-                request.method,
-                _url(request.url),
-                headers=[(name.encode(), value.encode()) for name, value in headers],
-                content=request.body,
-            ) as response:
-                body = bytearray()
-                async for piece in response.aiter_stream():
-                    body += piece
-                    if len(body) > largest:
-                        named = f" ({limit})" if limit else ""
-                        raise Failure("ECAP", f"its answer is larger than {largest} bytes{named}")
-                found = {
-                    name.decode("latin-1").lower(): value.decode("latin-1")
-                    for name, value in response.headers
-                }
-                return Response(response.status, found, bytes(body))
+        async with pool.stream(
+            request.method,
+            _url(request.url),
+            headers=[(name.encode(), value.encode()) for name, value in headers],
+            content=request.body,
+        ) as response:
+            body = bytearray()
+            async for piece in response.aiter_stream():
+                body += piece
+                if len(body) > largest:
+                    named = f" ({limit})" if limit else ""
+                    raise Failure("ECAP", f"its answer is larger than {largest} bytes{named}")
+            found = {
+                name.decode("latin-1").lower(): value.decode("latin-1")
+                for name, value in response.headers
+            }
+            return Response(response.status, found, bytes(body))
     except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
         raise Failure("EINTERNAL", f"{request.host} can't be reached: {error}") from error
     except UnicodeEncodeError as error:

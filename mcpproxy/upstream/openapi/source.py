@@ -12,11 +12,12 @@ from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
+import httpcore2
 
 from mcpproxy.redaction import SECRETS, Secrets
 from mcpproxy.upstream import inside
 from mcpproxy.upstream.failure import Failure
-from mcpproxy.upstream.fetching import fetch
+from mcpproxy.upstream.fetching import connections, fetch
 from mcpproxy.upstream.inside import Announce, Json, Report, Source
 from mcpproxy.upstream.openapi import answer, sending
 from mcpproxy.upstream.openapi.document import LARGEST
@@ -42,7 +43,14 @@ ACCEPT = "application/json, application/yaml, text/yaml, */*;q=0.5"
 class ApiSource(Source):
     """See the module. Made by `open_api`."""
 
-    def __init__(self, name: str, wanted: Wanted, note: Callable[[list[str]], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        wanted: Wanted,
+        note: Callable[[list[str]], None],
+        pool: httpcore2.AsyncConnectionPool,
+    ) -> None:
+        self._pool = pool
         self._name = name
         self.wanted = wanted
         self._note = note
@@ -108,7 +116,7 @@ class ApiSource(Source):
             request = sending.request(operation, arguments, keys, self.wanted.headers)
         except Unwritable as error:
             raise Failure("EINVAL", str(error)) from error
-        response = await fetch(request, self.wanted.hosts, LARGEST_ANSWER)
+        response = await fetch(request, self.wanted.hosts, LARGEST_ANSWER, pool=self._pool)
         if response.status == 401:
             for client in clients:
                 self._tokens.forget(client)  # the next call asks for another
@@ -135,10 +143,10 @@ async def open_api(
 
     `note` takes lines for the server's log. Raises `Unreachable` where the document can't be used.
     """
-    source = ApiSource(name, wanted, note)
     loaded = await _load(wanted)
-    source.become(loaded.api)
-    async with anyio.create_task_group() as tasks:
+    async with connections(wanted.hosts) as pool, anyio.create_task_group() as tasks:
+        source = ApiSource(name, wanted, note, pool)
+        source.become(loaded.api)
         tasks.start_soon(_follow, source, loaded, refresh, announce)
         try:
             yield source
