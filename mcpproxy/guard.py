@@ -89,7 +89,7 @@ class Guard:
         self._wrong = WrongKeys()
         self._local = local
         self._key = settings.api_key.get_secret_value().encode()
-        self._anonymous_mcp = settings.loopback and not settings.require_mcp_auth
+        self._anonymous_mcp = settings.anonymous_mcp
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         trusted = [name.lower() for name in settings.trusted_hosts]
         self._names = {*OURS, host.lower(), *(name for name in trusted if name[:1] != ".")}

@@ -117,17 +117,23 @@ async def serve(loaded: Loaded, environ: Mapping[str, str]) -> None:
     logger.info("stopped")
 
 
+WITH_KEY = ' --header "X-API-Key: $(mcpproxy token create NAME --servers A,B)"'
+
+
 def announce(daemon: Daemon, tcp: socket.socket) -> None:
     address = url(*tcp.getsockname()[:2])
     for text in daemon.warnings:
         logger.warning("%s", text)
     logger.info(
         "listening on %s, configuration %s; connect a client with: "
-        "claude mcp add --transport http mcpproxy %s/mcp",
+        "claude mcp add --transport http mcpproxy %s/mcp%s",
         address,
         daemon.places.config,
         address,
+        "" if daemon.settings.anonymous_mcp else WITH_KEY,
     )
+    if not daemon.settings.loopback:
+        logger.warning("it can be reached from the network, by whoever has a key or a token")
 
 
 def url(host: str, port: int) -> str:

@@ -266,6 +266,11 @@ class Settings(Concurrency):
             _is_address(self.host) and ipaddress.ip_address(self.host).is_loopback
         )
 
+    @property
+    def anonymous_mcp(self) -> bool:
+        """Whether MCP clients may come without a key."""
+        return self.loopback and not self.require_mcp_auth
+
 
 def _is_address(host: str) -> bool:
     try:

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from contextlib import closing, contextmanager
+from types import SimpleNamespace
 
 import httpx2
 import pytest
@@ -17,7 +18,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from running import KEY, STUBS, below, gone, home, taken_port
 
-from mcpproxy.serve import InTheWay, sole, tcp_listener, unix_listener, url
+from mcpproxy.serve import InTheWay, announce, sole, tcp_listener, unix_listener, url
+from mcpproxy.settings import Settings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
@@ -288,6 +290,25 @@ def test_a_unix_listener_replaces_what_is_there_and_cleans_up():
 def test_an_address_that_is_not_ours_is_in_the_way(host):
     with pytest.raises(InTheWay, match=host), tcp_listener(host, 0):
         pass
+
+
+@pytest.mark.parametrize(
+    ("settings", "keyed", "open_to_all"),
+    [
+        ({}, False, False),
+        ({"require_mcp_auth": True}, True, False),
+        ({"listen": "0.0.0.0:0"}, True, True),
+    ],
+)
+def test_the_first_line_is_a_command_that_works(caplog, settings, keyed, open_to_all):
+    daemon = SimpleNamespace(
+        settings=Settings(**settings), warnings=[], places=SimpleNamespace(config="c.json")
+    )
+    caplog.set_level("INFO")
+    with tcp_listener("127.0.0.1", 0) as listener:
+        announce(daemon, listener)
+    assert ("--header" in caplog.text) is keyed
+    assert ("from the network" in caplog.text) is open_to_all
 
 
 def test_an_ipv6_address_is_written_in_brackets():

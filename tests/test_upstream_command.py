@@ -96,6 +96,22 @@ def test_a_mistake_is_one_line_and_changes_nothing(place, words, said):
     assert place.config.read_text(encoding="utf-8") == FILE
 
 
+def test_a_list_without_a_daemon_says_what_can_not_be_used(place):
+    place.config.write_text('{"mcpServers": {"a": {"command": 5}, "b": {"command": "x"}}}', "utf-8")
+    _, b, a = place.run("list").stdout.splitlines()
+    assert b.split() == ["b", "not", "running"]
+    assert a.split()[:2] == ["a", "down"] and "command: input should be a valid string" in a
+    for broken in (b'{"mcpServers": ', b"\xff", b"[]"):
+        place.config.write_bytes(broken)
+        done = place.run("list", status=2)
+        assert (done.stdout, str(place.config) in done.stderr) == ("", True)
+
+
+def test_a_file_without_servers_is_said_to_have_none(place, tmp_path):
+    (tmp_path / "other.json").write_text('{"x": 1}', encoding="utf-8")
+    assert "no servers in it" in place.run("import", "--file", str(tmp_path / "other.json")).stdout
+
+
 def test_servers_of_another_client_are_imported_once(place, tmp_path):
     other = tmp_path / "other.json"
     document = {"mcpServers": {"a": {"command": "x"}, "proxy": {"command": "mcpproxy"}}}

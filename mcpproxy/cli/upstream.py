@@ -274,6 +274,8 @@ def import_servers(
             click.echo(f"  skipped {name}: {reason}")
         for note in part["notes"]:
             click.echo(f"  note: {note}")
+        if not part["added"] and not part["skipped"]:
+            click.echo("  no servers in it: they stand under mcpServers, or under servers")
 
 
 def usual(client: str | None) -> list[Path]:
@@ -375,15 +377,23 @@ def altering(config: str | None, alter: Callable[[str], str]) -> Callable[[], An
 
 
 def in_file(config: str | None) -> list[dict[str, Any]]:
-    """The servers as the file has them."""
-    from mcpproxy import entries
-    from mcpproxy.cli import local
+    """The servers as the file has them, and what a daemon would say of those that can't be used."""
+    import os
+
+    from mcpproxy import paths, settings
+    from mcpproxy.errors import SettingsError
 
     click.echo("no daemon answers for this configuration: reading the file itself", err=True)
-    return [
-        {"name": name, "state": "disabled" if entry.get("enabled") is False else "not running"}
-        for _, name, entry in entries.listed(local.document(config))
+    try:
+        loaded = settings.load(paths.config_file(config), os.environ, create=config is None)
+    except SettingsError as error:
+        refuse(str(error))
+    usable = [
+        {"name": each.name, "state": "not running" if each.enabled else "disabled"}
+        for each in loaded.settings.servers
     ]
+    broken = loaded.server_errors.items()
+    return [*usable, *({"name": name, "state": "down", "error": why} for name, why in broken)]
 
 
 # ── telling ─────────────────────────────────────────────────────────────────────────────────────
