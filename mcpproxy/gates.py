@@ -12,15 +12,14 @@ the same answer, to the byte.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import unquote
 
 import jsonschema_rs
 
 from mcpproxy import approvals, names
 from mcpproxy.catalog import Catalog, Server, Tool
+from mcpproxy.effort import MOST_STEPS, Effort, too_deep
 from mcpproxy.errors import CallError
 from mcpproxy.policy import EVERYTHING, PERMISSIONS, Caller, may_use
 
@@ -155,7 +154,7 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
     if not isinstance(schema, Mapping) or not schema:
         return
     validator, again = _validator(tool.fingerprint, schema)
-    if validator is None or (again > 1 and _deep(arguments, math.log(MOST_STEPS, again))):
+    if validator is None or too_deep(arguments, again):
         return
     faults = []
     for error in validator.iter_errors(arguments):
@@ -172,8 +171,6 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
 
 _validators: dict[str, tuple[Any, int]] = {}
 VALIDATORS = 4096
-MOST_STEPS = 1_000_000
-"""Of a check, which nothing can interrupt: some hundredths of a second."""
 
 
 def _validator(fingerprint: str, schema: Mapping[str, Any]) -> tuple[Any, int]:
@@ -189,65 +186,6 @@ def _validator(fingerprint: str, schema: Mapping[str, Any]) -> tuple[Any, int]:
         except (ValueError, TypeError, RecursionError, jsonschema_rs.ReferencingError):
             _validators[fingerprint] = None, 0
     return _validators[fingerprint]
-
-
-class Effort:
-    """How much there is to check by a schema, where a reference stands for all that it leads to.
-
-    Forty definitions that each refer twice to the next are a small schema, and a check without end.
-    """
-
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        self._root = schema
-        self._known: dict[int, int] = {}
-        self._elsewhere = 0
-        self.again = 0
-        """References to what they stand in: so many ways to go on at each level of the arguments."""
-        self.steps = self._of(schema)
-
-    def _of(self, part: Any) -> int:
-        if not isinstance(part, Mapping | list):
-            return 1
-        if (known := self._known.get(id(part))) is not None:
-            self.again += known == 0
-            return max(known, 1)
-        self._known[id(part)] = 0  # we are in it
-        inner = part.values() if isinstance(part, Mapping) else part
-        found = 1 + sum(map(self._of, inner))
-        for name in ("$ref", "$dynamicRef", "$recursiveRef"):
-            if isinstance(part, Mapping) and isinstance(ref := part.get(name), str):
-                found += self._led_to(ref)
-        self._known[id(part)] = found = min(found, MOST_STEPS + 1)
-        return found
-
-    def _led_to(self, ref: str) -> int:
-        if ref != "#" and not ref.startswith("#/"):
-            self._elsewhere += 1  # by a name, which could be looked up; few do it
-            return 1 if self._elsewhere <= 10 else MOST_STEPS
-        found: Any = self._root
-        for each in ref[1:].split("/")[1:]:
-            name = unquote(each).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-                found = found[int(name)]
-            elif isinstance(found, Mapping) and name in found:
-                found = found[name]
-            else:
-                return 1
-        return self._of(found)
-
-
-def _deep(value: Any, levels: float) -> bool:
-    """Whether objects and arrays are nested more than so many levels."""
-    layer = [value]
-    while layer and levels > 0:
-        levels -= 1
-        layer = [
-            inner
-            for outer in layer
-            for inner in (outer.values() if isinstance(outer, Mapping) else outer)
-            if isinstance(inner, Mapping | list)
-        ]
-    return bool(layer)
 
 
 def _stay_here(uri: str) -> Any:

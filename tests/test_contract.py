@@ -151,6 +151,21 @@ def referring(twice, levels=40):
         referring(lambda ref: {"allOf": [ref, ref]}),
         referring(lambda ref: {"anyOf": [ref, {"not": ref}]}),
         {"allOf": [{"properties": {"p": {"$ref": "#"}}}, {"properties": {"p": {"$ref": "#"}}}]},
+        {"properties": {"p": {"$ref": "#"}}, "patternProperties": {"^p": {"$ref": "#"}}},
+        {
+            "$defs": {"again": {"properties": {"p": {"$ref": "#"}}}},
+            "anyOf": [{"$ref": "#/$defs/again"}, {"not": {"$ref": "#/$defs/again"}}],
+        },
+        {
+            "$defs": {
+                f"d{n}": {
+                    "$anchor": f"d{n}",
+                    "anyOf": [{"$ref": f"#d{n + 1}"}, {"$ref": f"#d{n + 1}"}],
+                }
+                for n in range(40)
+            },
+            "$ref": "#d0",
+        },
     ],
 )
 def test_a_small_schema_that_takes_for_ever_is_left_to_its_server(schema):
@@ -165,7 +180,8 @@ def test_a_small_schema_that_takes_for_ever_is_left_to_its_server(schema):
 @pytest.mark.req("REQ-GATE-08")
 @pytest.mark.parametrize("levels", [1, 8, 60])
 def test_arguments_are_checked_by_a_schema_that_leads_back_into_itself(levels):
-    item = {"type": "object", "properties": {"p": {"$ref": "#/$defs/item"}, "n": {"type": "null"}}}
+    again = {"$ref": "#/$defs/item"}
+    item = {"type": "object", "properties": {"p": again, "q": again, "n": {"type": "null"}}}
     arguments = {"n": 1}
     for _ in range(levels):
         arguments = {"p": arguments}

@@ -64,6 +64,7 @@ LAYERS = [
         "importing",
         "redaction",
         "rates",
+        "effort",
         "meter",
         "tracing",
     },

@@ -320,3 +320,10 @@ def test_the_examples_of_the_guide_are_read_as_they_stand(root):
     assert found.faults == ()
     assert set(found.tools) == {"markdown", "http_echo", "node_echo"}
     assert set(found.prompts) == {"writing.sectioned_draft@3", "writing.sectioned_draft"}
+
+
+def test_a_schema_that_takes_for_ever_is_a_fault_of_its_file(root):
+    levels = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
+    schema = {"$defs": {**levels, "d40": {"type": "object"}}, "$ref": "#/$defs/d0"}
+    tool(root, "slow", "cli", entry="cat", schema={"input": schema})
+    assert "refers twice to the next" in faults(root)[0]

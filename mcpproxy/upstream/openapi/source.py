@@ -6,6 +6,7 @@ schema → request → credentials → HTTP → result
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -29,7 +30,7 @@ from mcpproxy.upstream.references import Unreachable
 from mcpproxy.upstream.request import Request
 from mcpproxy.upstream.toolpack.document import Bad
 from mcpproxy.upstream.toolpack.results import failed
-from mcpproxy.upstream.toolpack.schemas import Checker
+from mcpproxy.upstream.toolpack.schemas import Checker, TooMuch
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,10 @@ LOOK_SECONDS = 2.0
 """Between looks at the files of a document."""
 LARGEST_ANSWER = 16 * 2**20
 """Bytes of an answer; a script that is given more has no room for it anyway."""
+LARGE_ANSWER = 64 * 2**10
+"""Bytes of an answer that is read in a thread."""
+MOST_HIDDEN = 8
+"""Tokens that are hidden in texts; what came before them opens nothing any more."""
 ACCEPT = "application/json, application/yaml, text/yaml, */*;q=0.5"
 
 
@@ -55,8 +60,9 @@ class ApiSource(Source):
         self.wanted = wanted
         self._note = note
         self._said: frozenset[str] = frozenset()
-        self._checkers: dict[str, Checker] = {}
+        self._checkers: dict[str, Checker | None] = {}
         self._tokens = Tokens(wanted.hosts)
+        self._hidden: deque[str] = deque()
         self._secrets = Secrets()
         """What may come back in an answer: our own credentials, and nobody else's."""
         self.api = Api({}, (), (), {}, "", ())
@@ -99,15 +105,9 @@ class ApiSource(Source):
     async def _result(self, name: str, arguments: Json) -> Json:
         """Raises `Failure`."""
         operation = self.api.operations[name]
-        checker = self._checkers.get(name)
-        if checker is None:
-            try:
-                checker = Checker(operation.definition["inputSchema"])
-            except Bad as error:
-                raise Failure("EINTERNAL", str(error)) from error
-            self._checkers[name] = checker
-        if faults := checker.faults(arguments, "arguments"):
-            raise Failure("EINVAL", faults)
+        if (checker := self._checker(name)) is not None:
+            if faults := checker.faults(arguments, "arguments"):
+                raise Failure("EINVAL", faults)
         chosen = [self.api.credentials[scheme] for scheme in operation.security]
         keys = [each for each in chosen if isinstance(each, Credential)]
         clients = [each for each in chosen if isinstance(each, Client)]
@@ -120,11 +120,30 @@ class ApiSource(Source):
         if response.status == 401:
             for client in clients:
                 self._tokens.forget(client)  # the next call asks for another
+        if len(response.body) > LARGE_ANSWER:
+            return await anyio.to_thread.run_sync(answer.result, response, name, self._secrets)
         return answer.result(response, name, self._secrets)
+
+    def _checker(self, name: str) -> Checker | None:
+        """What holds arguments against their schema; None where that is left to the API. Raises `Failure`."""
+        if name not in self._checkers:
+            try:
+                self._checkers[name] = Checker(self.api.operations[name].definition["inputSchema"])
+            except TooMuch:
+                self._checkers[name] = None
+            except Bad as error:
+                raise Failure("EINTERNAL", str(error)) from error
+        return self._checkers[name]
 
     async def _token(self, client: Client) -> Credential:
         token = await self._tokens.get(client)
-        self._hide(token, "token")
+        if token not in self._hidden:
+            self._hide(token, "token")
+            self._hidden.append(token)
+        while len(self._hidden) > MOST_HIDDEN:
+            old = self._hidden.popleft()
+            SECRETS.forget(old)
+            self._secrets.forget(old)
         return Credential("header", "Authorization", f"Bearer {token}")
 
 

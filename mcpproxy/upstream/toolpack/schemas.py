@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import jsonschema_rs
 
+from mcpproxy.effort import MOST_STEPS, Effort, too_deep
 from mcpproxy.upstream.toolpack.document import DEEPEST, Bad, load
 
 Json = dict[str, Any]
@@ -124,6 +125,10 @@ class Bundle:
             raise Bad(str(error), error.line, file) from error
 
 
+class TooMuch(Bad):
+    """A schema by which a check would take too long."""
+
+
 class Checker:
     """A schema that values can be held against."""
 
@@ -131,7 +136,15 @@ class Checker:
         """Raises `Bad` for what is no JSON Schema."""
         self.schema = schema
         try:
+            effort = Effort(schema)
+            if effort.steps > MOST_STEPS:
+                raise TooMuch(
+                    "its references lead to too much: what refers twice to the next adds up"
+                )
+            self._again = effort.again
             self._validator = jsonschema_rs.validator_for(schema, retriever=_stay_here)
+        except Bad:
+            raise
         except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
             raise Bad(f"it is no valid JSON Schema: {str(error).splitlines()[0][:300]}") from error
 
@@ -140,6 +153,9 @@ class Checker:
         return "; ".join(self._sentences(value, name))
 
     def _sentences(self, value: Any, name: str) -> Iterator[str]:
+        if too_deep(value, self._again):
+            yield f"{name}: it is nested too deep for its schema, which leads back into itself"
+            return
         for n, error in enumerate(self._validator.iter_errors(value)):
             if n == SHOWN:
                 return
