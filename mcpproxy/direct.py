@@ -13,7 +13,7 @@ from mcp.server.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from mcpproxy import offer
+from mcpproxy import offer, readable
 from mcpproxy.asking import LEVELS, LOG_LEVEL, Asker
 from mcpproxy.errors import CallError
 from mcpproxy.face import NOTICE_SECONDS, Face, answered_before, stream
@@ -193,14 +193,18 @@ class CatalogFace(Face):
         for one, cutting, listed in self._listings:
             if one is catalog and cutting is cuts:
                 return list(listed)
-        made = [direct(tool, catalog, cuts=cuts) for tool in catalog.tools()]
+        made = [
+            found
+            for tool in catalog.tools()
+            if (found := direct(tool, catalog, cuts=cuts)) is not None
+        ]
         made += [offer.READ_RESULT] if cuts else []
         self._listings = [*self._listings, (catalog, cuts, made)][-MOST_LISTINGS:]
         return list(made)
 
 
-def direct(tool: Tool, catalog: Catalog, *, cuts: bool) -> Json:
-    """A tool's definition under the name that it has here.
+def direct(tool: Tool, catalog: Catalog, *, cuts: bool) -> Json | None:
+    """A tool's definition under the name that it has here; None for one that no client could read.
 
     Where results may be cut, no schema is promised for them: a client that holds us to one would
     refuse a result without its structured content. Nor is one that isn't of type object, as those of
@@ -210,7 +214,7 @@ def direct(tool: Tool, catalog: Catalog, *, cuts: bool) -> Json:
     promised = found.get("outputSchema")
     if cuts or not (isinstance(promised, dict) and promised.get("type") == "object"):
         found.pop("outputSchema", None)
-    return found
+    return readable.tool(found)
 
 
 async def tell_updated(connection: Connection, uri: str) -> None:

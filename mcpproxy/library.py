@@ -23,6 +23,7 @@ import anyio
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
+from mcpproxy import readable
 from mcpproxy.errors import CallError
 from mcpproxy.names import LONGEST, SEPARATORS, close
 from mcpproxy.policy import LOCAL, Caller
@@ -44,6 +45,9 @@ KEYS = {
     TEMPLATES: ("resourceTemplates", "uriTemplate"),
 }
 """Of each list: the member of the result, and the member of an entry that names it."""
+
+READ = {PROMPTS: readable.prompt, RESOURCES: readable.resource, TEMPLATES: readable.template}
+"""How an entry of each is made such that clients can read it."""
 
 WRAPPED = "mcpproxy://resources/"
 HOLD_SECONDS = 60.0
@@ -185,8 +189,9 @@ class Library:
             page = await self._fleet.request(server, method, params)
             entries = page.get(member)
             for entry in entries if isinstance(entries, list) else []:
-                if isinstance(entry, dict) and isinstance(entry.get(key), str):
-                    found.setdefault(entry[key], entry)
+                known = READ[method](entry) if isinstance(entry, dict) else None
+                if known is not None:
+                    found.setdefault(known[key], known)
                 else:
                     logger.warning(
                         "server '%s': an entry of %s without %s is left out", server, method, key

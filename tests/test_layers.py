@@ -30,6 +30,7 @@ LAYERS = [
         "asking",
         "subscribers",
         "connections",
+        "readable",
     },
     {"daemon"},
     {"execution", "discovery", "configuration", "keptcode", "view", "paging"},
