@@ -11,12 +11,11 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import anyio
 
-from mcpproxy import gates, hints, names
+from mcpproxy import gates, hints
 from mcpproxy.catalog import Catalog, Tool
 from mcpproxy.envelopes import Reply as Reply
 from mcpproxy.envelopes import Told, answer_text, toolcall_envelope
@@ -24,6 +23,7 @@ from mcpproxy.envelopes import refusal as refusal
 from mcpproxy.envelopes import to_json as to_json
 from mcpproxy.errors import CallError, WorkerError
 from mcpproxy.journal.trail import Timing, Trail
+from mcpproxy.questions import Answers, Questions
 from mcpproxy.request import Request
 from mcpproxy.sandbox.frames import BadFrame
 from mcpproxy.sandbox.memory import give_back
@@ -55,8 +55,6 @@ SHORT = 2**16
 """Characters of a source that is looked at here; the VM looks at longer ones."""
 FRAMES_AT_ONCE, TURN_SECONDS = 32, 0.01
 """After so many frames of one script, or so long, it is the others' turn."""
-JOINING_SECONDS = 5.0
-"""How long a look at the catalog waits for servers that are being connected for the first time."""
 
 
 class Upstreams(Protocol):
@@ -77,14 +75,6 @@ class Upstreams(Protocol):
     ) -> dict[str, Any]: ...
 
     async def known(self, names: list[str] | None = None) -> None: ...
-
-
-class Answers(Protocol):
-    """What an execution needs of discovery; both give plain JSON data."""
-
-    def search(self, query: object, limit: object, server: object) -> dict[str, Any]: ...
-
-    def describe(self, name: object) -> dict[str, Any]: ...
 
 
 class BrokenProtocol(WorkerError):
@@ -121,7 +111,7 @@ class Execution:
         self._pool = pool
         self._transformer = transformer
         self._upstreams = upstreams
-        self._answers = answers
+        self._questions = Questions(upstreams, answers)
         self._id = request_id
         self._progress = progress
         self._trail = trail
@@ -235,10 +225,10 @@ class Execution:
             case Dispatch(call):
                 tasks.start_soon(self._call, call, vm, tasks)
             case Question():
-                if command.what in ("search", "describe") or self._joining(command):
+                if self._questions.takes_time(command):
                     tasks.start_soon(self._answer_later, command, vm)
                 else:
-                    vm.post(b"%d " % command.number + to_json(self._answer(command)))
+                    vm.post(b"%d " % command.number + to_json(self._questions.answer_now(command)))
             case Note(level, text):
                 severity = logging.WARNING if level in ("warn", "error") else logging.INFO
                 console.log(severity, "%s console.%s: %s", self._id, level, text)
@@ -291,53 +281,8 @@ class Execution:
             return error.envelope()
         return toolcall_envelope(result)
 
-    # questions about the catalog; they cost no budget
-
-    def _joining(self, question: Question) -> bool:
-        """Whether a server that the answer depends on is still being connected for the first time."""
-        servers = self._upstreams.catalog.servers
-        match question.what, question.about.get("server"):
-            case "tools", str(name):
-                return name in servers and servers[name].unknown
-            case "search", _:
-                return any(server.unknown for server in servers.values())
-            case "describe", _:
-                name = str(question.about.get("name"))
-                return any(
-                    name.startswith(each) and server.unknown for each, server in servers.items()
-                )
-        return False
-
     async def _answer_later(self, question: Question, vm: Vm) -> None:
-        server = question.about.get("server")
-        only = [server] if question.what == "tools" and isinstance(server, str) else None
-        if self._joining(question):
-            with anyio.move_on_after(JOINING_SECONDS):
-                await self._upstreams.known(only)
-        # In a thread: a search may have to index tools, a wrong name is compared with all of them.
-        answer = await anyio.to_thread.run_sync(self._answer, question)
-        vm.post(b"%d " % question.number + to_json(answer))
-
-    def _answer(self, question: Question) -> dict[str, Any]:
-        servers, about = self._upstreams.catalog.servers, question.about
-        match question.what, about:
-            case "servers", _:
-                return spelled_names(servers)
-            case "tools", {"server": str(server)}:
-                return spelled_names(servers[server].tools if server in servers else ())
-            case "close_server", {"server": str(server)}:
-                return {"message": gates.no_server(server, self._upstreams.catalog)}
-            case "search", {"query": query, "limit": limit, "server": server}:
-                return self._attempt(partial(self._answers.search, query, limit, server))
-            case "describe", {"name": name}:
-                return self._attempt(partial(self._answers.describe, name))
-        raise Misbehaved(f"a question about {question.what}")
-
-    def _attempt(self, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        try:
-            return {"ok": True, "value": ask()}
-        except (ValueError, LookupError) as error:
-            return {"ok": False, "message": str(error.args[0] if error.args else error)}
+        vm.post(b"%d " % question.number + to_json(await self._questions.answer(question)))
 
     # how it ended
 
@@ -421,11 +366,6 @@ class Execution:
         if advice := hints.advice(outcome.code, message, self._request.source):
             message = f"{message}. {advice}"
         return {"code": outcome.code, "message": message, "stack": outcome.stack, **outcome.extra}
-
-
-def spelled_names(known: Any) -> dict[str, Any]:
-    """Names as they are, and the identifiers under which scripts can write the others."""
-    return {"names": list(known), "spellings": names.spellings(known)}
 
 
 def read_frame(frame: bytes) -> object:

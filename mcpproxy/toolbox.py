@@ -22,10 +22,11 @@ from mcpproxy import gates, jsonc, logs, offer, tracing
 from mcpproxy.asking import Asker, Desk
 from mcpproxy.discovery import near_names
 from mcpproxy.errors import CallError, Refused
-from mcpproxy.execution import JOINING_SECONDS, Reply, refusal, to_json
+from mcpproxy.execution import Reply, refusal, to_json
 from mcpproxy.names import LONGEST, SEPARATORS, ToolId, close, find_tool
 from mcpproxy.paging import Cut, NoPage
 from mcpproxy.policy import EVERYTHING, LOCAL, Caller
+from mcpproxy.questions import JOINING_SECONDS
 from mcpproxy.upstream.connection import Client
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ LAYERS = [
         "readable",
     },
     {"daemon"},
-    {"execution", "discovery", "configuration", "keptcode", "view", "paging"},
+    {"execution", "questions", "discovery", "configuration", "keptcode", "view", "paging"},
     {
         "request",
         "script",
