@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
 import pytest
 from apis import document, open_document, put, read
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from packs import serving_site
 from test_toolpack_http import Site
 
 from mcpproxy.upstream.openapi.document import parse
 from mcpproxy.upstream.openapi.reading import Wanted, load
+from mcpproxy.upstream.openapi.sending import request
+from mcpproxy.upstream.openapi.styles import Unwritable
 from mcpproxy.upstream.references import Unreachable
 from mcpproxy.upstream.toolpack.document import Bad
+
+LIBRARY = Path(__file__).parents[1] / "examples" / "openapi" / "library.yaml"
 
 
 def answering(schema: Any) -> dict[str, Any]:
@@ -346,3 +356,48 @@ async def test_a_large_document_is_read_whole_and_its_tools_work(tmp_path):
             assert tool["outputSchema"]["properties"]["owner"] == {"$ref": "#/$defs/Thing5"}
             found = await api.call("post_things7_id", id=3, fields=["a", "b"], body={"id": 1})
     assert (found["method"], found["target"]) == ("POST", "/things7/3?fields=a&fields=b")
+
+
+JUNK: list[Any] = [
+    None, True, -1, 1.5, "", "x", "{}", "#/paths", "..", "\ud800", "http://[", "https://a:b@c:99999999/",
+    [], [1], [None], [{}], {}, {"x": 1}, {"$ref": "#/components"}, {"$ref": "#"}, {"$ref": 3},
+]  # fmt: skip
+
+
+def places(part: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to each part of a document but the whole."""
+    if isinstance(part, list):
+        part = dict(enumerate(part))
+    for key, value in part.items() if isinstance(part, dict) else ():
+        yield (*way, key)
+        yield from places(value, (*way, key))
+
+
+@pytest.mark.threat("O4")
+@pytest.mark.parametrize("name", ["library", "swagger"])
+@settings(max_examples=60, deadline=None)
+@given(chance=st.randoms(use_true_random=False))
+def test_whatever_a_document_says_it_is_read_or_refused_with_a_reason(name, chance):
+    text = SWAGGER if name == "swagger" else LIBRARY.read_text(encoding="utf-8")
+    found = parse(text.encode())
+    ways = list(places(found))
+    for _ in range(chance.randint(1, 3)):
+        *way, last = chance.choice(ways)
+        try:
+            part = reduce(lambda each, key: each[key], way, found)
+            part[last] = deepcopy(chance.choice(JUNK))
+        except (KeyError, TypeError, IndexError):
+            continue  # it went with what was changed before
+    try:
+        api = load(Wanted("https://library.example/v1/openapi.json"), json.dumps(found).encode())
+    except Bad as error:
+        assert str(error)
+        return
+    for operation in api.operations.values():
+        values = {each.argument: deepcopy(chance.choice(JUNK)) for each in operation.parameters}
+        values |= {operation.body.argument: {"x": ["y"]}} if operation.body else {}
+        try:
+            made = request(operation, values, [], {})
+        except Unwritable:
+            continue
+        assert made.url.startswith(f"{operation.base}/")

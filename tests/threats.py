@@ -245,6 +245,7 @@ THREATS: dict[str, tuple[str, ...]] = {
     "O4": (
         "test_openapi_reading::test_a_small_document_does_not_stand_for_a_huge_one",
         "test_openapi_reading::test_a_reference_leads_to_a_file_beside_the_document_and_nowhere_else",
+        "test_openapi_reading::test_whatever_a_document_says_it_is_read_or_refused_with_a_reason",
     ),
     # tools from files
     "P1": (

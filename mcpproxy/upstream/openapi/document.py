@@ -157,6 +157,11 @@ class Documents:
         return found
 
 
+def texts(found: Any) -> list[str]:
+    """The texts of a list; of anything else, none."""
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+
+
 def read(file: Path) -> bytes:
     """Raises `Bad`."""
     try:

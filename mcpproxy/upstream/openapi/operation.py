@@ -201,11 +201,14 @@ class Maker:
         else:
             schema = bundle.taken(raw, file)
         properties = self._properties(raw, file) if kind in ("form", "multipart") else {}
+        given = media_type.get("encoding")
         encodings = {
-            name: parsed(Encoding, {k: v for k, v in each.items() if k != "headers"}, f"encoding of {name!r}")
-            for name, each in (media_type.get("encoding") or {}).items()
+            name: parsed(
+                Encoding, {k: v for k, v in each.items() if k != "headers"}, f"encoding of {name!r}"
+            )
+            for name, each in (given if isinstance(given, dict) else {}).items()
             if isinstance(each, dict)
-        }  # fmt: skip
+        }
         notes = [part.get("description") or "", "" if kind == "json" else f"Sent as {media}."]
         if kind == "binary" or any(is_binary(each) for each in properties.values()):
             notes.append("Bytes are given as base64.")

@@ -218,15 +218,15 @@ class _Reader:
             url = server.url
             for name, variable in (server.variables or {}).items():
                 url = url.replace(f"{{{name}}}", variable.default)
-            if self._wanted.file is None:
-                url = urljoin(self._wanted.document, url)
-        if url.startswith("//"):
-            url = f"https:{url}"
-        parts = urlsplit(url)
         try:
+            if not self._wanted.base_url and self._wanted.file is None:
+                url = urljoin(self._wanted.document, url)
+            if url.startswith("//"):
+                url = f"https:{url}"
+            parts = urlsplit(url)
             fine = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
-        except ValueError:
-            fine = False
+        except ValueError as error:
+            raise Bad(f"its server is {url[:200]!r}, which is no URL: {error}") from error
         if not fine or parts.username or parts.query or parts.fragment or "{" in url:
             raise Bad(f"its server is {url[:200]!r}, which is no whole URL; set base_url")
         return url.rstrip("/")

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import jsonschema_rs
 
-from mcpproxy.upstream.openapi.document import Documents
+from mcpproxy.upstream.openapi.document import Documents, texts
 from mcpproxy.upstream.toolpack.document import Bad
 
 Json = dict[str, Any]
@@ -111,7 +111,7 @@ class Schemas:
             found.pop("required", None)  # `required: true` of a property, as of an older draft
         elif isinstance(properties := part.get("properties"), dict):
             dropped = properties.keys() - found["properties"].keys()
-            found["required"] = [name for name in required if name not in dropped]
+            found["required"] = [name for name in texts(required) if name not in dropped]
         return found
 
     def _kept(self, properties: Json, file: Path | None) -> Json:

@@ -65,7 +65,7 @@ def _credential(name: str, scheme: SecurityScheme, secret: str) -> Credential:
     place = PLACES.get(scheme.security_scheme_in or "")
     match scheme.type, (scheme.scheme or "").lower():
         case "apiKey", _ if scheme.name and place:
-            if place != "query" and not TOKEN.match(scheme.name):
+            if not TOKEN.match(scheme.name):
                 raise Bad(f"security scheme {name!r}: {scheme.name!r} can't be a {place}")
             if place == "cookie" and set(secret) & set('; ",\\'):
                 raise Bad(f"auth.{name}: the secret has characters that a cookie can't have")
@@ -94,7 +94,8 @@ def chosen(requirements: Any, known: Iterable[str]) -> tuple[tuple[str, ...], se
     """The schemes of the first alternative for which we have everything, and what is missing of all."""
     known = set(known)
     missing: set[str] = set()
-    alternatives = [each for each in requirements or [] if isinstance(each, dict)]
+    listed = requirements if isinstance(requirements, list) else []
+    alternatives = [each for each in listed if isinstance(each, dict)]
     for each in alternatives:
         if each and each.keys() <= known:
             return tuple(each), set()

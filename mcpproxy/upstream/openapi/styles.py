@@ -40,8 +40,12 @@ def text(value: Any) -> str:
 
 
 def encoded(value: Any, *, reserved: bool = False) -> str:
+    return _quoted(text(value), RESERVED if reserved else "")
+
+
+def _quoted(single: str, safe: str) -> str:
     try:
-        return quote(text(value), safe=RESERVED if reserved else "")
+        return quote(single, safe=safe)
     except UnicodeEncodeError as error:
         raise Unwritable("it has half a character in it") from error
 
@@ -60,10 +64,10 @@ def in_path(name: str, value: Any, style: str, explode: bool) -> str:
         return "." + ("." if explode else ",").join(pieces)
     if style == "matrix":
         if explode and isinstance(value, list):
-            return "".join(f";{quote(name, safe='')}={encoded(each)}" for each in value)
+            return "".join(f";{encoded(name)}={encoded(each)}" for each in value)
         if explode and isinstance(value, dict):
             return "".join(f";{encoded(key)}={encoded(each)}" for key, each in value.items())
-        return f";{quote(name, safe='')}={joined}"
+        return f";{encoded(name)}={joined}"
     return joined
 
 
@@ -78,7 +82,7 @@ def in_query(name: str, value: Any, style: str, explode: bool, *, reserved: bool
     def one(each: Any) -> str:
         return encoded(each, reserved=reserved)
 
-    key = quote(name, safe="[]$" if style != "form" else "$")
+    key = _quoted(name, "[]$" if style != "form" else "$")
     if style == "deepObject" and isinstance(value, dict):
         return list(_deep(key, value, one))
     if isinstance(value, dict) and explode:

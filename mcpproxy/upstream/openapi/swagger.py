@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mcpproxy.upstream.openapi.document import Documents
+from mcpproxy.upstream.openapi.document import Documents, texts
 from mcpproxy.upstream.toolpack.document import Bad
 
 Json = dict[str, Any]
@@ -30,7 +30,7 @@ def servers(data: Json) -> list[Json]:
     host, base = data.get("host"), data.get("basePath") or "/"
     if not host:
         return [{"url": base}]
-    schemes = data.get("schemes") or []
+    schemes = texts(data.get("schemes"))
     scheme = "https" if "https" in schemes else schemes[0] if schemes else ""
     return [{"url": f"{scheme}://{host}{base}" if scheme else f"//{host}{base}"}]
 
@@ -55,8 +55,10 @@ def schemes(definitions: Json) -> Json:
 def operation(raw: Json, shared: list[Any], documents: Documents, file: Path | None) -> Json:
     """An operation with the parameters that its path adds. Raises `Bad`."""
     data = documents.data
-    consumes = raw.get("consumes") or data.get("consumes") or ["application/json"]
-    produces = raw.get("produces") or data.get("produces") or ["application/json"]
+    consumes, produces = (
+        texts(raw.get(key)) or texts(data.get(key)) or ["application/json"]
+        for key in ("consumes", "produces")
+    )
     parameters: list[Json] = []
     fields: list[Json] = []
     found = {**raw, "responses": _responses(raw.get("responses"), produces, documents, file)}
@@ -87,7 +89,7 @@ def _parameter(parameter: Json) -> Json:
 
 def _style(parameter: Json) -> Json:
     collection = parameter.get("collectionFormat", "csv")
-    style = STYLES.get(collection)
+    style = STYLES.get(str(collection))
     if style is None:
         raise Bad(f"collectionFormat {collection!r} is unknown")
     return style if parameter.get("in") in ("query", "formData") else {"explode": False}
