@@ -11,10 +11,12 @@ import pytest
 from upstreams import stub
 
 from mcpproxy.upstream import link
+from mcpproxy.upstream.connection import Bell
 from mcpproxy.upstream.dial import Unreachable
 from mcpproxy.upstream.grant import Grant
 from mcpproxy.upstream.link import Link, Terms
 from mcpproxy.upstream.references import References
+from mcpproxy.upstream.warden import Warden
 
 
 class Jumping(selectors.DefaultSelector):
@@ -55,7 +57,7 @@ async def attempts(tmp_path, monkeypatch, number):
     monkeypatch.setattr(link, "dial", dial)
     async with anyio.create_task_group() as tasks:
         grant = Grant("stub", None, tasks, lambda *_, **__: None)
-        one = Link(stub(), Terms(), References({}), grant, tmp_path, lambda: None)
+        one = Link(stub(), Terms(), References({}), grant, tmp_path, Warden(-1), lambda: None)
         tasks.start_soon(one.keep)
         await enough.wait()
         tasks.cancel_scope.cancel()
@@ -75,3 +77,34 @@ async def test_no_two_links_wait_alike_and_none_waits_a_fifth_more_or_less(tmp_p
     ratios = [wait / min(60, 2**n) for n, wait in enumerate(waits)]
     assert 0.8 <= min(ratios) < 0.9 and 1.1 < max(ratios) <= 1.2
     assert len(set(ratios)) > 150
+
+
+class Restless:
+    """A server that says after each listing that its list is another."""
+
+    def __init__(self, number):
+        self.changed = Bell()
+        self.changed.ring()
+        self.at: list[float] = []
+        self.enough = anyio.Event()
+        self.number = number
+
+    async def tools(self):
+        self.at.append(anyio.current_time())
+        self.changed.ring()
+        if len(self.at) == self.number:
+            self.enough.set()
+        return [{"name": "a"}], None
+
+
+@HURRIED
+async def test_a_server_that_keeps_changing_its_list_is_asked_less_and_less(tmp_path):
+    server = Restless(10)
+    async with anyio.create_task_group() as tasks:
+        grant = Grant("stub", None, tasks, lambda *_, **__: None)
+        one = Link(stub(), Terms(), References({}), grant, tmp_path, Warden(-1), lambda: None)
+        tasks.start_soon(one._relist, server, None)
+        await server.enough.wait()
+        tasks.cancel_scope.cancel()
+    rests = [after - before for before, after in pairwise(server.at)]
+    assert rests == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5])

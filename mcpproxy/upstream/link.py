@@ -58,6 +58,8 @@ LONGEST_RETRY_AFTER = 3600.0
 """Seconds that a server may have us wait for the next attempt."""
 ERA_SECONDS = 86_400.0
 """How long the era that a server was found to speak is taken for granted across our own restarts."""
+FIRST_REST, LONGEST_REST = 0.05, 5.0
+"""Seconds for which a server is not listed again that says, right after a listing, that it is another: doubled each time."""
 SHORTEST_HOLD = 10.0
 """Seconds between two listings, however short a server says that its list holds."""
 
@@ -361,10 +363,15 @@ class Link:
 
     async def _relist(self, connection: Connection, held: float | None) -> None:
         """List the tools again when the server says that they changed, or else after a while."""
+        rest = 0.0
         while True:
             await self._keep_listing()
+            listed = anyio.current_time()
             with anyio.move_on_after(max(held, SHORTEST_HOLD) if held else self.terms.listing):
                 await connection.changed.wait()
+            at_once = anyio.current_time() - listed < 1
+            rest = min(max(2 * rest, FIRST_REST), LONGEST_REST) if at_once else 0.0
+            await anyio.sleep(rest)
             try:
                 with anyio.fail_after(self.terms.init):
                     definitions, held = await connection.tools()
