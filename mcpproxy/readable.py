@@ -1,6 +1,7 @@
 """What clients can read: one entry that a schema refuses costs many of them the whole list.
 
-Source: the schemas of the protocol, as the SDK has them. Members that they don't know stay.
+Source: the schema of 2025-11-25 as the SDK has it, whose clients are the strictest. Members that it doesn't
+know stay, and so does all that it takes.
 """
 
 from __future__ import annotations
@@ -8,46 +9,61 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import mcp_types as types
+from mcp_types import methods
 from pydantic import BaseModel, ValidationError
 
 Json = dict[str, Any]
 
-ANY_ARGUMENTS = {"type": "object"}
+VERSION = "2025-11-25"
+TRIES = 3
+"""What stands in for a faulty member may be at fault itself."""
 
 
 def tool(definition: Mapping[str, Any]) -> Json | None:
-    return readable(definition, types.Tool, {"inputSchema": ANY_ARGUMENTS})
+    return readable(definition, "tools/list", "tools")
 
 
 def prompt(entry: Mapping[str, Any]) -> Json | None:
-    return readable(entry, types.Prompt, {})
+    return readable(entry, "prompts/list", "prompts")
 
 
 def resource(entry: Mapping[str, Any]) -> Json | None:
-    return readable(entry, types.Resource, {"name": entry.get("uri")})
+    return readable(entry, "resources/list", "resources", name=entry.get("uri"))
 
 
 def template(entry: Mapping[str, Any]) -> Json | None:
-    return readable(entry, types.ResourceTemplate, {"name": entry.get("uriTemplate")})
+    named = entry.get("uriTemplate")
+    return readable(entry, "resources/templates/list", "resourceTemplates", name=named)
 
 
-def readable(entry: Mapping[str, Any], kind: type[BaseModel], instead: Json) -> Json | None:
+def readable(entry: Mapping[str, Any], method: str, member: str, **instead: Any) -> Json | None:
     """The entry without members that aren't as the protocol has them; None where one is needed.
 
     `instead` has what stands in for members that are needed and can be made up.
     """
+    page = methods.SERVER_RESULTS[method, VERSION]
+    assert isinstance(page, type) and issubclass(page, BaseModel)
     found = dict(entry)
-    try:
-        kind.model_validate(found, strict=True)
-    except ValidationError as error:
-        for fault in error.errors(include_url=False, include_context=False, include_input=False):
-            member = str(fault["loc"][0])
-            found.pop(member, None)
-            if member in instead:
-                found[member] = instead[member]
+    for _ in range(TRIES):
         try:
-            kind.model_validate(found, strict=True)
-        except ValidationError:
-            return None
-    return found
+            page.model_validate({member: [found]}, strict=True)
+            return found
+        except ValidationError as error:
+            for fault in error.errors(include_url=False, include_context=False):
+                found = without(found, fault["loc"][2:], instead)
+    return None
+
+
+def without(entry: Json, at: tuple[int | str, ...], instead: Json) -> Json:
+    """The entry without the member at a place in it, or with what stands in for that."""
+    match at:
+        case ("inputSchema", *inner):
+            schema = entry.get("inputSchema")
+            kept = schema.items() if isinstance(schema, Mapping) and inner else ()
+            known = {key: value for key, value in kept if key != inner[0]}
+            return {**entry, "inputSchema": {"type": "object", **known}}
+        case (name, *_) if name in instead:
+            return {**entry, str(name): instead[str(name)]}
+        case (name, *_):
+            return {key: value for key, value in entry.items() if key != name}
+    return entry

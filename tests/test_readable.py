@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import mcp_types as types
 import pytest
 from fakes import catalog
+from mcp_types import methods
 
 from mcpproxy import readable
 from mcpproxy.direct import direct
 
-FINE = {"name": "fine", "inputSchema": {}, "description": "d", "x-own": [1], "_meta": {"a": 1}}
+FINE = {
+    "name": "fine",
+    "inputSchema": {"type": "object", "x-own": {}},
+    "description": "d",
+    "x-own": [1],
+    "_meta": {"a": 1},
+}
+OBJECT = {"type": "object"}
 ASKEW = [
     {},
+    {"inputSchema": {}},
+    {"inputSchema": {"$ref": "#/$defs/a"}},
+    {"inputSchema": {"type": "array"}},
+    {"inputSchema": {**OBJECT, "properties": [1], "required": "x"}},
     {"inputSchema": None},
     {"inputSchema": True},
     *(
-        {"inputSchema": {}, member: 5}
+        {"inputSchema": OBJECT, member: 5}
         for member in ("description", "annotations", "icons", "_meta")
     ),
-    {"inputSchema": {}, "annotations": {"readOnlyHint": "true"}},
+    {"inputSchema": OBJECT, "annotations": {"readOnlyHint": "true"}},
 ]
 
 
@@ -27,8 +38,17 @@ def test_a_tool_that_is_not_as_the_protocol_has_it_is_listed_without_what_is_wro
     found = catalog(demo=[FINE, {"name": "odd", **askew}])
     listed = [direct(tool, found, cuts=True) for tool in found.tools()]
     assert listed[0] == {**FINE, "name": "demo__fine"}
-    read = types.ListToolsResult.model_validate({"tools": listed}, strict=True)
-    assert [tool.name for tool in read.tools] == ["demo__fine", "demo__odd"]
+    assert [tool["name"] for tool in listed] == ["demo__fine", "demo__odd"]
+    for version in ("2024-11-05", "2025-11-25", "2026-07-28"):
+        page = {"tools": listed, "ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
+        methods.validate_server_result("tools/list", version, page)
+
+
+def test_of_a_schema_only_what_is_wrong_is_left_out():
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": 5}
+    found = readable.tool({"name": "t", "inputSchema": schema})
+    assert found["inputSchema"] == {"type": "object", "properties": {"a": {"type": "string"}}}
+    assert readable.tool({"name": "t", "inputSchema": {"$ref": "#"}})["inputSchema"]["$ref"] == "#"
 
 
 def test_prompts_and_resources_are_read_likewise():
