@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
@@ -38,19 +39,23 @@ class Secrets:
     def __init__(self) -> None:
         self._shown: dict[str, str] = {}
         self._order: tuple[tuple[str, str], ...] = ()
+        self._lock = threading.Lock()
+        """Values come from any thread; two at once must not lose one of them."""
 
     def add(self, value: str, shown_as: str = HIDDEN) -> None:
         """Hide a value from now on. What it was first shown as stays, unless that was `HIDDEN`."""
         if len(value) < SHORTEST or self._shown.get(value, HIDDEN) != HIDDEN:
             return
-        self._shown |= dict.fromkeys(_forms(value), shown_as)
-        self._sort()
+        with self._lock:
+            self._shown |= dict.fromkeys(_forms(value), shown_as)
+            self._sort()
 
     def forget(self, value: str) -> None:
         """Hide it no longer, since it opens nothing any more."""
-        for form in _forms(value):
-            self._shown.pop(form, None)
-        self._sort()
+        with self._lock:
+            for form in _forms(value):
+                self._shown.pop(form, None)
+            self._sort()
 
     def hide(self, text: str) -> str:
         """The text without any of the values. Time grows with its length, whatever is in it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from urllib.parse import quote
 
@@ -124,3 +125,21 @@ def test_what_is_likely_a_secret_in_an_address():
     url = "https://me:fake-pass@h/s/fake0fake0fake0fake0fake0/mcp?key=fake-key&page=${env:PAGE_KEY}&v=2"
     assert in_address(url) == ["fake-key", "fake-pass", "fake0fake0fake0fake0fake0"]
     assert in_address("https://h/a-long-name-that-somebody-chose/mcp?token=${env:T}") == []
+
+
+def test_a_value_that_comes_while_another_is_taken_in_is_hidden_as_well():
+    secrets = Secrets()
+    other = threading.Thread(target=secrets.add, args=("hunter2-fake-value",))
+
+    class Interrupted(str):
+        __slots__ = ()
+
+        def __len__(self):
+            if secrets._shown.get(self) and other.ident is None:
+                other.start()
+                other.join(0.05)  # has to wait until this one is done
+            return super().__len__()
+
+    secrets.add(Interrupted("correct-horse-fake"))
+    other.join()
+    assert secrets.hide("hunter2-fake-value correct-horse-fake") == "(hidden) (hidden)"
