@@ -201,14 +201,7 @@ class Maker:
         else:
             schema = bundle.taken(raw, file)
         properties = self._properties(raw, file) if kind in ("form", "multipart") else {}
-        given = media_type.get("encoding")
-        encodings = {
-            name: parsed(
-                Encoding, {k: v for k, v in each.items() if k != "headers"}, f"encoding of {name!r}"
-            )
-            for name, each in (given if isinstance(given, dict) else {}).items()
-            if isinstance(each, dict)
-        }
+        encodings = _encodings(media_type.get("encoding"))
         notes = [part.get("description") or "", "" if kind == "json" else f"Sent as {media}."]
         if kind == "binary" or any(is_binary(each) for each in properties.values()):
             notes.append("Bytes are given as base64.")
@@ -256,6 +249,17 @@ class Maker:
             return accept, bundle.whole(bundle.taken(raw["schema"], file), MOST_PROMISED)
         except Bad:
             return accept, None  # the operation works without: nobody is promised anything
+
+
+def _encodings(given: Any) -> dict[str, Encoding]:
+    """Raises `Bad`."""
+    return {
+        name: parsed(
+            Encoding, {k: v for k, v in each.items() if k != "headers"}, f"encoding of {name!r}"
+        )
+        for name, each in (given if isinstance(given, dict) else {}).items()
+        if isinstance(each, dict)
+    }
 
 
 def kind_of(media: str) -> Kind:

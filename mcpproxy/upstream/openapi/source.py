@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio
@@ -75,10 +76,7 @@ class ApiSource(Source):
         texts = [*faults, *api.notes]
         news = [text for text in texts if text not in self._said]
         self._said = frozenset(texts)
-        for text in news:
-            logger.warning("server '%s': %s", self._name, text)
-        if news:
-            self._note(news)
+        self.say(news)
         for each in api.credentials.values():
             if isinstance(each, Credential):
                 for part in {each.value, each.value.partition(" ")[2]}:
@@ -86,6 +84,13 @@ class ApiSource(Source):
         for name, value in self.wanted.headers.items():
             if len(value) >= 16:
                 self._hide(value.partition(" ")[2] or value, name)
+
+    def say(self, lines: list[str]) -> None:
+        """In the daemon's log, and in the server's own."""
+        for line in lines:
+            logger.warning("server '%s': %s", self._name, line)
+        if lines:
+            self._note(lines)
 
     def _hide(self, value: str, name: str) -> None:
         SECRETS.add(value, f"({name})")
@@ -185,8 +190,10 @@ async def _load(wanted: Wanted, before: object = None) -> _Loaded:
     """Raises `Unreachable`."""
     try:
         if wanted.file is not None:
+            seen = _mark([wanted.file])
             api = await anyio.to_thread.run_sync(load, wanted)
-            return _Loaded(api, _mark(api))
+            # what changed meanwhile is read once more
+            return _Loaded(api, _mark(api.files) if _mark([wanted.file]) == seen else None)
         fetched = await _fetched(wanted)
         if fetched == before:
             raise _Same
@@ -200,9 +207,9 @@ class _Same(Exception):
     """The document is as it was."""
 
 
-def _mark(api: Api) -> object:
+def _mark(files: Iterable[Path]) -> object:
     found = []
-    for path in api.files:
+    for path in files:
         try:
             stat = path.stat()
             found.append((path, stat.st_mtime_ns, stat.st_size, stat.st_ino))
@@ -234,23 +241,22 @@ async def _follow(source: ApiSource, loaded: _Loaded, refresh: float, announce: 
         return
     while True:
         await anyio.sleep(LOOK_SECONDS if source.wanted.file else refresh)
-        if source.wanted.file and _mark(source.api) == loaded.mark:
+        seen = _mark(source.api.files)
+        if source.wanted.file and seen == loaded.mark:
             continue
         try:
             loaded = await _load(source.wanted, loaded.mark)
         except _Same:
             failed_with = ""
-            continue
         except Unreachable as error:
             if source.wanted.file:
-                loaded.mark = _mark(source.api)
+                loaded.mark = seen
             if str(error) != failed_with:
                 failed_with = str(error)
-                logger.warning("server '%s': %s; it stays as it was", source._name, error)
-                source._note([f"{error}; it stays as it was"])
-            continue
-        failed_with = ""
-        before = source.tools()
-        source.become(loaded.api)
-        if source.tools() != before:
-            announce("tools")
+                source.say([f"{error}; it stays as it was"])
+        else:
+            failed_with = ""
+            before = source.tools()
+            source.become(loaded.api)
+            if source.tools() != before:
+                announce("tools")
