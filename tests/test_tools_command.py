@@ -61,6 +61,17 @@ def test_tools_are_listed(run):
     assert (unknown.exit_code, "there is stub" in unknown.stderr) == (2, True)
 
 
+def test_a_refusal_names_commands_rather_than_tools_of_a_model(run):
+    for words, said in (
+        (["call", "stub:add", "--args", '{"a": "x"}'], "mcpproxy tools show stub:add"),
+        (["call", "nobody:nothing"], "mcpproxy tools search"),
+        (["show", "nobody:nothing"], "mcpproxy tools search"),
+    ):
+        done = run(*words)
+        assert done.exit_code == 2 and said in done.stderr
+        assert "search_tools" not in done.stderr and "describe_tool" not in done.stderr
+
+
 def test_tools_are_found(run):
     done = run("search", "pull", "request", "--server", "stub")
     assert done.stdout.splitlines()[1].split()[0] == "stub:get_pull_request"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
+from shlex import quote as quoted
 from typing import Any, NoReturn
 from urllib.parse import quote, urlencode
 
@@ -259,5 +261,18 @@ def alone(
 def fail(answer: dict[str, Any], status: int) -> NoReturn:
     error = answer.get("error")
     said = error.get("message") if isinstance(error, dict) else error
-    click.echo(f"mcpproxy: {said}", err=True)
+    click.echo(f"mcpproxy: {for_people(str(said))}", err=True)
     sys.exit(FAILED if status in REACHED else NOT_RUN)
+
+
+def for_people(said: str) -> str:
+    """A message with the commands that do what it tells a model to do."""
+    said = re.sub(
+        r'describe_tool\("([^"]+)"\)', lambda name: f"mcpproxy tools show {quoted(name[1])}", said
+    )
+    said = re.sub(
+        r"[Ff]ind tools with search_tools(; call them .*)?",
+        "mcpproxy tools search finds tools",
+        said,
+    )
+    return said.replace("search_tools finds", "mcpproxy tools search finds")
