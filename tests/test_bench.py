@@ -22,7 +22,7 @@ COUNTS = {
     "kills": 2,
     "journal": 5,
 }
-LONG = {"memory", "fleet", "kills", "journal"}
+LONG = {"overhead", "kernels", "cli", "memory", "fleet", "kills", "journal"}
 """Those that start many processes, run with `--benches` only: the suite is to be quick."""
 READABLE = sys.platform == "linux" and os.getuid() == 0
 

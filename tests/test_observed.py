@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 
 import apis
 import pytest
-import schemathesis
 from daemon_process import open_process, over_http, through
 from hypothesis import HealthCheck, Phase, given, settings
 from opentelemetry.sdk.trace import TracerProvider
@@ -17,7 +16,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 from running import KEY
-from schemathesis.core import NotSet
 
 from mcpproxy import tracing
 
@@ -141,6 +139,10 @@ def test_each_operation_has_an_example_and_an_id_of_its_own(document):
 
 
 def test_no_request_that_fits_the_description_makes_the_daemon_fail(serving, document):
+    # Here, as they take a second to import and each worker reads this file.
+    import schemathesis
+    from schemathesis.core import NotSet
+
     schema = schemathesis.openapi.from_dict(document)
     asked = set()
     for each in schema.get_all_operations():

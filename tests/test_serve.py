@@ -304,7 +304,7 @@ def test_the_first_line_is_a_command_that_works(caplog, settings, keyed, open_to
     daemon = SimpleNamespace(
         settings=Settings(**settings), warnings=[], places=SimpleNamespace(config="c.json")
     )
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="mcpproxy")
     with tcp_listener("127.0.0.1", 0) as listener:
         announce(daemon, listener)
     assert ("--header" in caplog.text) is keyed

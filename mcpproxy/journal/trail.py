@@ -77,7 +77,11 @@ class Trail:
         ms = timing.spent()[1]
         self._calls_ms += ms or 0
         journal = self._journal
-        journal.meter.called(server, code_of(outcome), ms)
+        code = code_of(outcome)
+        if code is not None and status_of(code) == "blocked":  # it was refused late
+            journal.meter.turned_away(code)
+        else:
+            journal.meter.called(server, code, ms)
         if not journal.on:
             return
         written = b"" if isinstance(outcome, str) else outcome.written
