@@ -144,8 +144,10 @@ class Lines(_Stream):
 class Pen(_Stream):
     """Messages to a server. What the pipe doesn't take at once, `flush` sends."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, done: Callable[[], None] = lambda: None) -> None:
+        """`done` is called when whoever writes is about to close it."""
         self._fd: int | None = fd
+        self._done = done
         self._backlog: deque[memoryview] = deque()
         self._stuck = anyio.Event()
         self._flowing = anyio.Event()
@@ -214,6 +216,7 @@ class Pen(_Stream):
             self._flowing.set()
 
     async def aclose(self) -> None:
+        self._done()
         self.close()
 
 

@@ -55,10 +55,15 @@ class Child:
     def __init__(self, name: str, process: anyio.abc.Process, stdin: int, stdout: int) -> None:
         self.process = process
         self.reader = Lines(name, stdout)
-        self.writer = Pen(stdin)
+        self.writer = Pen(stdin, self.let_go)
         self.stderr: deque[str] = deque(maxlen=RING)
         self.told = False
         """Whether it ran until we told it to end: then its exit status says nothing."""
+
+    def let_go(self) -> None:
+        """Note, before its stdin ends, whether it runs: many a server takes that for its end."""
+        if self.process.returncode is None and not self.reader.finished:
+            self.told = True
 
     def account(self) -> str:
         """How it ended, if it did by itself, and its last words."""
@@ -168,7 +173,7 @@ async def _listen(fd: int, ring: deque[str], note: Callable[[list[str]], None]) 
 async def _close(child: Child) -> None:
     """See the child out, and all of its group."""
     process, group = child.process, child.process.pid
-    child.told = process.returncode is None and not child.reader.finished
+    child.let_go()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(child.reader.drain)  # who is stuck in a write doesn't see its stdin end
         child.writer.close()
