@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -55,6 +56,8 @@ SHORT = 2**16
 """Characters of a source that is looked at here; the VM looks at longer ones."""
 FRAMES_AT_ONCE, TURN_SECONDS = 32, 0.01
 """After so many frames of one script, or so long, it is the others' turn."""
+ANSWERED_AT_ONCE = 4
+"""Questions of one script about the catalog, of those that take time."""
 
 
 class Upstreams(Protocol):
@@ -112,6 +115,8 @@ class Execution:
         self._transformer = transformer
         self._upstreams = upstreams
         self._questions = Questions(upstreams, answers)
+        self._asked: deque[Question] = deque()
+        self._answering = 0
         self._id = request_id
         self._progress = progress
         self._trail = trail
@@ -226,7 +231,10 @@ class Execution:
                 tasks.start_soon(self._call, call, vm, tasks)
             case Question():
                 if self._questions.takes_time(command):
-                    tasks.start_soon(self._answer_later, command, vm)
+                    self._asked.append(command)
+                    if self._answering < ANSWERED_AT_ONCE:
+                        self._answering += 1
+                        tasks.start_soon(self._answer_those, vm)
                 else:
                     vm.post(b"%d " % command.number + to_json(self._questions.answer_now(command)))
             case Note(level, text):
@@ -281,8 +289,12 @@ class Execution:
             return error.envelope()
         return toolcall_envelope(result)
 
-    async def _answer_later(self, question: Question, vm: Vm) -> None:
-        vm.post(b"%d " % question.number + to_json(await self._questions.answer(question)))
+    async def _answer_those(self, vm: Vm) -> None:
+        """Answer what takes time, until nothing is asked. A task for each of thousands would take long to end."""
+        while self._asked:
+            question = self._asked.popleft()
+            vm.post(b"%d " % question.number + to_json(await self._questions.answer(question)))
+        self._answering -= 1
 
     # how it ended
 

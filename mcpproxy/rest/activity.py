@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
@@ -13,10 +13,7 @@ from mcpproxy.errors import Refused
 from mcpproxy.journal import queries
 from mcpproxy.journal.reading import GROUPS, LIMIT, MOST
 from mcpproxy.journal.records import STATUSES, TYPES
-from mcpproxy.rest.routing import Answer, Query, Request, Route
-
-if TYPE_CHECKING:
-    from mcpproxy.daemon import Daemon
+from mcpproxy.rest.routing import Answer, Area, Query, Request, Route
 
 T = TypeVar("T")
 
@@ -52,10 +49,7 @@ RECORD = {
 SUMS = {"name": "time:get_current_time", "count": 40, "ok": 39, "error": 1, "mean_ms": 11.5}
 
 
-class Activity:
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-
+class Activity(Area):
     def routes(self) -> tuple[Route, ...]:
         return (
             Route(

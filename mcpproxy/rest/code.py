@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcpproxy.execution import Reply, to_json
 from mcpproxy.guard import EXEC
-from mcpproxy.rest.routing import NOBODY, Answer, Request, Route, while_there
-
-if TYPE_CHECKING:
-    from mcpproxy.daemon import Daemon
+from mcpproxy.rest.routing import NOBODY, Answer, Area, Request, Route, while_there
 
 NO_LISTING = (
     "Agent tokens cannot list stored scripts "
@@ -42,10 +39,7 @@ BODY = {
 """For the description of the interface; `request.read` is what decides."""
 
 
-class Code:
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-
+class Code(Area):
     def routes(self) -> tuple[Route, ...]:
         return (
             Route(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
@@ -19,10 +19,7 @@ from mcpproxy.journal import queries
 from mcpproxy.journal.feed import KINDS, kind
 from mcpproxy.journal.reading import shown
 from mcpproxy.journal.records import number, spelled
-from mcpproxy.rest.routing import Answer, Json, Query, Request, Route
-
-if TYPE_CHECKING:
-    from mcpproxy.daemon import Daemon
+from mcpproxy.rest.routing import Answer, Area, Json, Query, Request, Route
 
 EVENTS = "/events"
 KEEP_ALIVE_SECONDS = 15.0
@@ -35,10 +32,7 @@ STREAM = "text/event-stream"
 SLOW = "you read too slowly: what came was dropped. Come back with Last-Event-ID to get it"
 
 
-class Events:
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-
+class Events(Area):
     def routes(self) -> tuple[Route, ...]:
         return (
             Route(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
-from mcpproxy.rest.routing import Request, Route
-
-if TYPE_CHECKING:
-    from mcpproxy.daemon import Daemon
+from mcpproxy.rest.routing import Area, Request, Route
 
 PROGRAM = {
     "cache_id": "9f2c4a…",
@@ -25,10 +22,7 @@ PROGRAM = {
 }
 
 
-class KeptPrograms:
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-
+class KeptPrograms(Area):
     def routes(self) -> tuple[Route, ...]:
         one = "/api/v1/code/cache/{cache_id}"
         return (

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
 from mcpproxy.entries import no_server
 from mcpproxy.errors import CallError, Refused
-from mcpproxy.rest.routing import Query, Request, Route
+from mcpproxy.rest.routing import Area, Query, Request, Route
 from mcpproxy.upstream.login import LOGIN_SECONDS, LoginError
 from mcpproxy.upstream.references import Unreachable
-
-if TYPE_CHECKING:
-    from mcpproxy.daemon import Daemon
 
 LONGEST_LOGIN, LONGEST_WAIT = 3600, 30
 BODY = {
@@ -36,10 +33,7 @@ WAIT = Query(
 URL = "https://auth.example/authorize?client_id=mcpproxy"
 
 
-class Logins:
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-
+class Logins(Area):
     def routes(self) -> tuple[Route, ...]:
         one = "/api/v1/servers/{name}"
         login = {

@@ -9,7 +9,7 @@ import anyio
 
 from mcpproxy import __version__
 from mcpproxy.meter import Durations
-from mcpproxy.rest.routing import Answer, Request, Route
+from mcpproxy.rest.routing import Answer, Area, Request, Route
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 EXAMPLE = 'mcpproxy_executions_total{outcome="ok"} 12.0\n'
 
 
-class Metrics:
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-
+class Metrics(Area):
     def routes(self) -> tuple[Route, ...]:
         return (
             Route(

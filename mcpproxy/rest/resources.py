@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from mcpproxy.errors import CallError, Refused
 from mcpproxy.library import KEYS, RESOURCES, TEMPLATES
-from mcpproxy.rest.routing import Query, Request, Route, while_there
+from mcpproxy.rest.routing import Area, Query, Request, Route, while_there
 from mcpproxy.rest.tools import failed
-
-if TYPE_CHECKING:
-    from mcpproxy.daemon import Daemon
 
 NOT_THERE = frozenset({types.INVALID_PARAMS, -32002})
 """What servers say of a resource that they don't have: since 2026-07-28, and before."""
@@ -29,10 +26,7 @@ READ = {
 }
 
 
-class Resources:
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-
+class Resources(Area):
     def routes(self) -> tuple[Route, ...]:
         one = "/api/v1/servers/{name}/resources"
         return (

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, unquote
 
 import anyio
@@ -24,6 +24,9 @@ from mcpproxy.errors import Refused
 from mcpproxy.execution import refusal, to_json
 from mcpproxy.guard import respond
 from mcpproxy.policy import Caller
+
+if TYPE_CHECKING:
+    from mcpproxy.daemon import Daemon
 
 logger = logging.getLogger(__name__)
 
@@ -165,6 +168,16 @@ class Route:
     @property
     def segments(self) -> list[str]:
         return self.path.split("/")
+
+
+class Area:
+    """A part of the interface: routes over verbs of the daemon."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+
+    def routes(self) -> tuple[Route, ...]:
+        raise NotImplementedError
 
 
 class Routes:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio.to_thread
 
 from mcpproxy.errors import Refused
-from mcpproxy.rest.routing import Request, Route
+from mcpproxy.rest.routing import Area, Request, Route
 from mcpproxy.vault import LONGEST, VaultError
-
-if TYPE_CHECKING:
-    from mcpproxy.daemon import Daemon
 
 VALUE = {
     "type": "object",
@@ -21,10 +18,7 @@ VALUE = {
 }
 
 
-class Secrets:
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-
+class Secrets(Area):
     def routes(self) -> tuple[Route, ...]:
         one = "/api/v1/secrets/{name}"
         secret = {"name": "GITHUB_TOKEN", "store": "keyring", "servers": ["github"]}

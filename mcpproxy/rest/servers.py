@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mcpproxy.admin import MOST_LINES, Admin, broken
-from mcpproxy.rest.routing import Query, Request, Route
+from mcpproxy.rest.routing import Area, Query, Request, Route
 
 if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
@@ -50,9 +50,9 @@ ENTRY = {
 }
 
 
-class Servers:
+class Servers(Area):
     def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
+        super().__init__(daemon)
         self._admin = Admin(daemon)
 
     def routes(self) -> tuple[Route, ...]:

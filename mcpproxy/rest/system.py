@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mcpproxy.rest.routing import Answer, Request, Route
-
-if TYPE_CHECKING:
-    from mcpproxy.daemon import Daemon
+from mcpproxy.rest.routing import Answer, Area, Request, Route
 
 
-class System:
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-
+class System(Area):
     def routes(self) -> tuple[Route, ...]:
         return (
             Route(

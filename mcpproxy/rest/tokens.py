@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
 from mcpproxy.policy import PERMISSIONS
-from mcpproxy.rest.routing import Json, Request, Route
+from mcpproxy.rest.routing import Area, Json, Request, Route
 from mcpproxy.tokens import ALL, CEILINGS, DEFAULT_LIFETIME
-
-if TYPE_CHECKING:
-    from mcpproxy.daemon import Daemon
 
 EXPIRES = {
     "type": "string",
@@ -58,10 +55,7 @@ SECRET = {**TOKEN, "token": "mcp_agt_…"}
 MADE = {**SECRET, "warnings": []}
 
 
-class Tokens:
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-
+class Tokens(Area):
     def routes(self) -> tuple[Route, ...]:
         one = "/api/v1/tokens/{name}"
         return (

@@ -19,7 +19,7 @@ from mcpproxy.execution import to_json
 from mcpproxy.names import ToolId
 from mcpproxy.paging import Cut, NoPage
 from mcpproxy.policy import Caller
-from mcpproxy.rest.routing import Answer, Query, Request, Route, while_there
+from mcpproxy.rest.routing import Answer, Area, Query, Request, Route, while_there
 from mcpproxy.toolbox import NoTool, acquainted, located, settled
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ CALL = {
 RESULT = {"content": [{"type": "text", "text": "14:30"}]}
 
 
-class Tools:
+class Tools(Area):
     def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
+        super().__init__(daemon)
         self._own = toolbox.Tools(daemon)
 
     def routes(self) -> tuple[Route, ...]:

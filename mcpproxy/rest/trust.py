@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mcpproxy.rest.routing import Request, Route
+from mcpproxy.rest.routing import Area, Request, Route
 from mcpproxy.trust import Trust as Verbs
 
 if TYPE_CHECKING:
@@ -61,8 +61,9 @@ DECIDED = {
 }
 
 
-class Trust:
+class Trust(Area):
     def __init__(self, daemon: Daemon) -> None:
+        super().__init__(daemon)
         self._verbs = Verbs(daemon)
 
     def routes(self) -> tuple[Route, ...]:
