@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,21 @@ import anyio
 import mcp_types as types
 from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult
-from mcp.server.subscriptions import ResourceUpdated
+from mcp.server.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpproxy import offer, readable
 from mcpproxy.asking import LEVELS, LOG_LEVEL, Asker
+from mcpproxy.audience import Audience
 from mcpproxy.errors import CallError
-from mcpproxy.face import NOTICE_SECONDS, Face, answered_before, stream
+from mcpproxy.face import Face, answered_before, stream
 from mcpproxy.library import KEYS, Library
 from mcpproxy.names import ToolId, find_tool
 from mcpproxy.policy import LOCAL, Caller
@@ -29,6 +37,9 @@ if TYPE_CHECKING:
 
 CATALOG_TTL_MS = 60_000
 """A list that follows the catalog; clients that listen hear of a change at once."""
+
+NOTICE_SECONDS = 5.0
+"""How long one client may take to accept a notification before the others go on without it."""
 
 HANDSHAKE_SECONDS = 2.0
 """How long a client that asks what there is waits for servers that are on their way."""
@@ -49,8 +60,9 @@ class CatalogFace(Face):
     def __init__(self, tools: Tools, instructions: str) -> None:
         super().__init__(tools, (), instructions, handlers=LIBRARY)
         self._listings: list[tuple[Catalog, bool, list[Json]]] = []
-        self.other_lists: set[str] = set()
-        """Of prompts and resources, what is to be announced."""
+        self.other_lists: dict[str, set[str]] = {}
+        """Of prompts and resources, the servers whose list is to be announced."""
+        self.audience = Audience(self.listed)
         self.news = anyio.Event()
         self.library = Library(tools.daemon.fleet, self._heard)
         self.server.whole = True
@@ -58,17 +70,22 @@ class CatalogFace(Face):
         """Who is to be told of which resources."""
         self.subscribers = Subscribers(tools.daemon.fleet, self.library, self._updated)
 
-    def _heard(self, kind: str) -> None:
-        self.other_lists.add(kind)
+    def _heard(self, server: str, kind: str) -> None:
+        self.other_lists.setdefault(kind, set()).add(server)
         self.news.set()
 
     def _updated(self, holder: object, uri: str) -> None:
         self.updates[holder, uri] = None
         self.news.set()
 
-    def _left(self, connection: Connection) -> None:
-        super()._left(connection)
-        self.subscribers.drop(connection)
+    def meet(self, connection: Connection, caller: Caller) -> None:
+        if connection not in self.audience:
+            connection.exit_stack.callback(self._left, connection)
+        self.audience.join(connection, caller)
+
+    def _left(self, holder: object) -> None:
+        self.audience.leave(holder)
+        self.subscribers.drop(holder)
 
     async def listen(
         self, ctx: Context, params: types.SubscriptionsListenRequestParams
@@ -83,9 +100,19 @@ class CatalogFace(Face):
                     followed.append(uri)
             wanted = wanted.model_copy(update={"resource_subscriptions": followed})
             stream.set(holder)
+            self.audience.join(holder, caller)
             return await super().listen(ctx, params.model_copy(update={"notifications": wanted}))
         finally:
-            self.subscribers.drop(holder)
+            self._left(holder)
+
+    async def announce(self, changes: Iterable[tuple[object, str]]) -> None:
+        """Tell each of these holders that its list of tools, prompts or resources is another."""
+        async with anyio.create_task_group() as tasks:
+            for holder, kind in changes:
+                if isinstance(holder, Connection):
+                    tasks.start_soon(tell_changed, holder, kind)
+                else:
+                    self.bus.tell(holder, EVENTS[kind]())
 
     async def announce_updates(self) -> None:
         """Tell who follows a resource that it is another now."""
@@ -107,12 +134,9 @@ class CatalogFace(Face):
         owners = [each for each, one in catalog.servers.items() if name in one.tools]
         return str(ToolId(owners[0], name)) if len(owners) == 1 else name
 
-    def sources(self) -> dict[str, list[int]]:
+    def sources(self) -> dict[str, Mapping[str, object]]:
         """Where prompts and resources come from: other connections may have other ones."""
-        return {
-            kind: [id(each) for each in self.library.sources(kind).values()]
-            for kind in ("prompts", "resources")
-        }
+        return {kind: self.library.sources(kind) for kind in ("prompts", "resources")}
 
     async def _other(
         self, ctx: Context, call_next: CallNext, connection: Connection
@@ -138,7 +162,8 @@ class CatalogFace(Face):
     async def _hearing(self, ctx: Context, connection: Connection) -> Json:
         """What a legacy client wants to hear of; a modern one says so otherwise."""
         params = ctx.params or {}
-        self.meet(connection)
+        caller, _ = asked_by(ctx)
+        self.meet(connection, caller)
         if ctx.method == "logging/setLevel":
             if params.get("level") not in LEVELS:
                 raise MCPError(types.INVALID_PARAMS, f"level must be one of {', '.join(LEVELS)}")
@@ -149,7 +174,7 @@ class CatalogFace(Face):
         if not isinstance(uri, str):
             raise MCPError(types.INVALID_PARAMS, "uri must be a string")
         if ctx.method == "resources/subscribe":
-            await self.subscribers.subscribe(connection, uri, asked_by(ctx)[0])
+            await self.subscribers.subscribe(connection, uri, caller)
         else:
             self.subscribers.unsubscribe(connection, uri)
         return {}
@@ -217,6 +242,17 @@ def direct(tool: Tool, catalog: Catalog, *, cuts: bool) -> Json | None:
     return readable.tool(found)
 
 
+async def tell_changed(connection: Connection, kind: str) -> None:
+    with anyio.move_on_after(NOTICE_SECONDS):
+        match kind:
+            case "prompts":
+                await connection.send_prompt_list_changed()
+            case "resources":
+                await connection.send_resource_list_changed()
+            case _:
+                await connection.send_tool_list_changed()
+
+
 async def tell_updated(connection: Connection, uri: str) -> None:
     with anyio.move_on_after(NOTICE_SECONDS):
         await connection.send_resource_updated(uri)
@@ -231,6 +267,11 @@ def direct_name(tool: ToolId, catalog: Catalog) -> str:
     return str(tool)
 
 
+EVENTS: dict[str, Callable[[], ServerEvent]] = {
+    "tools": ToolsListChanged,
+    "prompts": PromptsListChanged,
+    "resources": ResourcesListChanged,
+}
 LIBRARY = {
     "on_list_prompts": answered_before,
     "on_get_prompt": answered_before,

@@ -13,7 +13,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import anyio
 import mcp_types as types
 from mcp.server import NotificationOptions, Server
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -25,10 +24,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
-    PromptsListChanged,
-    ResourcesListChanged,
     ServerEvent,
-    ToolsListChanged,
 )
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
@@ -46,21 +42,11 @@ if TYPE_CHECKING:
 LARGEST_BODY = 16 * 2**20
 """Bytes of one request: room for a script's source and a large input."""
 
-NOTICE_SECONDS = 5.0
-"""How long one client may take to accept a notification before the others go on without it."""
-
 FIXED_TTL_MS = 3_600_000
 """A list that only a new version of this program changes."""
 
 asking: ContextVar[Caller] = ContextVar("asking", default=LOCAL)
 """Who asks over HTTP, for the place where the SDK doesn't say for whom."""
-
-EVENTS: dict[str, Callable[[], ServerEvent]] = {
-    "tools": ToolsListChanged,
-    "prompts": PromptsListChanged,
-    "resources": ResourcesListChanged,
-}
-
 
 stream: ContextVar[object] = ContextVar("stream", default=None)
 """Whose stream is being opened, where that is somebody who can be told things alone."""
@@ -134,7 +120,6 @@ class Face:
         self._listed = listed
         self.bus = StreamBus()
         self.listeners = ListenHandler(self.bus)
-        self.legacy: set[Connection] = set()
         self.server = FaceServer(
             "mcpproxy",
             version=__version__,
@@ -184,38 +169,15 @@ class Face:
         tool = found and catalog.tool(found.server, found.tool)
         return tool.input_schema if tool and isinstance(tool.input_schema, Mapping) else None
 
-    async def changed(self, kind: str) -> None:
-        """Tell everyone who listens that the list of tools, prompts or resources is another."""
-        await self.bus.publish(EVENTS[kind]())
-        async with anyio.create_task_group() as tasks:
-            for connection in list(self.legacy):
-                tasks.start_soon(self._notify, connection, kind)
-
-    async def _notify(self, connection: Connection, kind: str) -> None:
-        with anyio.move_on_after(NOTICE_SECONDS):
-            match kind:
-                case "prompts":
-                    await connection.send_prompt_list_changed()
-                case "resources":
-                    await connection.send_resource_list_changed()
-                case _:
-                    await connection.send_tool_list_changed()
-
-    def meet(self, connection: Connection) -> None:
-        """Know a legacy client for as long as it is there."""
-        if connection not in self.legacy:
-            self.legacy.add(connection)
-            connection.exit_stack.callback(self._left, connection)
-
-    def _left(self, connection: Connection) -> None:
-        self.legacy.discard(connection)
+    def meet(self, connection: Connection, caller: Caller) -> None:
+        """A legacy client is there, and can be told things from now on."""
 
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         # `_connection` has no public accessor in this SDK; nothing else here touches it.
         connection: Connection = ctx.session._connection
         if ctx.method == "notifications/initialized":
             result = await call_next(ctx)
-            self.meet(connection)
+            self.meet(connection, asked_by(ctx)[0])
             return result
         # A middleware that answers by itself goes around the SDK's own gate.
         if connection.initialize_accepted and ctx.method == "tools/list":

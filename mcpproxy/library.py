@@ -94,10 +94,10 @@ def unwrap(uri: str) -> tuple[str, str] | None:
 class Library:
     """See the module."""
 
-    def __init__(self, fleet: Fleet, changed: Callable[[str], None]) -> None:
+    def __init__(self, fleet: Fleet, changed: Callable[[str, str], None]) -> None:
         self._fleet = fleet
         self._changed = changed
-        """Told "prompts" or "resources" when a list that was shown is another."""
+        """Told a server, and "prompts" or "resources", when a list that was shown is another."""
         self._kept: WeakKeyDictionary[Connection, dict[str, Listing]] = WeakKeyDictionary()
 
     # what there is
@@ -150,7 +150,7 @@ class Library:
     async def _refresh(self, server: str, connection: Connection, method: str) -> None:
         """Have the list of one connection at hand, or the one before, or none."""
         listing = self._listing(connection, method)
-        connection.heard = lambda kind: self._heard(connection, kind)
+        connection.heard = lambda kind: self._heard(server, connection, kind)
         with anyio.move_on_after(LISTING_SECONDS):
             async with listing.lock:
                 if anyio.current_time() < listing.until:
@@ -172,12 +172,12 @@ class Library:
                 return
         logger.warning("server '%s' has not answered %s so far", server, method)
 
-    def _heard(self, connection: Connection, kind: str) -> None:
+    def _heard(self, server: str, connection: Connection, kind: str) -> None:
         for method, listing in self._kept.get(connection, {}).items():
             if method.startswith(kind):
                 listing.until = -math.inf
                 listing.edition += 1
-        self._changed(kind)
+        self._changed(server, kind)
 
     async def _fetch(self, server: str, method: str) -> tuple[list[Json], float]:
         member, key = KEYS[method]

@@ -94,27 +94,28 @@ class McpFace:
             await self._closing.wait()
 
     async def announce(self, *, task_status: Any) -> None:
-        """Tell the listeners of `/mcp/all` whenever one of its lists has changed."""
+        """Tell each listener of `/mcp/all` whenever one of the lists that it sees has changed."""
         whole, fleet = self.whole, self.tools.daemon.fleet
 
         def wake(_: Catalog) -> None:
             whole.news.set()
 
-        last, sources = whole.listed(), whole.sources()
+        sources = whole.sources()
         unsubscribe = fleet.listen(wake)
         task_status.started()
         try:
             while True:
                 await whole.news.wait()
                 whole.news = anyio.Event()
-                kinds, whole.other_lists = whole.other_lists, set()
+                others, whole.other_lists = whole.other_lists, {}
                 before, sources = sources, whole.sources()
-                kinds |= {kind for kind, ids in sources.items() if ids != before[kind]}
-                if (now := whole.listed()) != last:
-                    last = now
-                    kinds.add("tools")
-                for kind in sorted(kinds):
-                    await whole.changed(kind)
+                for kind, now in sources.items():
+                    known = before[kind]
+                    moved = {
+                        each for each in {**known, **now} if known.get(each) is not now.get(each)
+                    }
+                    others[kind] = others.get(kind, set()) | moved
+                await whole.announce(whole.audience.concerned(others))
                 whole.subscribers.attend()
                 await whole.announce_updates()
         finally:

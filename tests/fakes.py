@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 
+from mcpproxy import policy
 from mcpproxy.catalog import Catalog, Server, Tool
 from mcpproxy.errors import Refused
 from mcpproxy.journal.store import Retention
@@ -119,7 +120,7 @@ class FakeDaemon:
         self.cancelled = anyio.Event()
 
     def catalog_for(self, caller) -> Catalog:
-        return self.fleet.catalog
+        return policy.seen(self.fleet.catalog, caller.scope)
 
     async def execute(self, body, caller, *, request_id, progress=None) -> Reply:
         self.executed.append((dict(body), caller.name, request_id))

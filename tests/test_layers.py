@@ -28,6 +28,7 @@ LAYERS = [
         "inspection",
         "library",
         "asking",
+        "audience",
         "subscribers",
         "connections",
         "readable",

@@ -19,6 +19,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ToolListChangedNotification, jsonrpc_message_adapter
 
 from mcpproxy import offer
+from mcpproxy.audience import Audience
 from mcpproxy.catalog import Catalog
 from mcpproxy.errors import CallError
 from mcpproxy.policy import Caller
@@ -30,6 +31,8 @@ ERAS = ("legacy", "2026-07-28")
 WAYS = [(way, era) for way in ("http", "pipe") for era in ERAS]
 FIVE = ["code_execution", "search_tools", "get_functions", "list_servers", "run_cached_code"]
 ALICE = Caller("alice", "token")
+BOB = Caller("bob", "token", frozenset({"demo"}))
+EVE = Caller("eve", "token", frozenset({"payroll"}))
 
 
 @pytest.fixture
@@ -38,13 +41,14 @@ def daemon():
 
 
 class Door:
-    """Stands where the guard stands, and lets everyone in as Alice."""
+    """Stands where the guard stands, and lets everyone in as the same caller."""
 
-    def __init__(self, face):
+    def __init__(self, face, caller):
+        self.caller = caller
         self.apps = {path: face.app(path) for path in ("/mcp", "/mcp/call", "/mcp/all")}
 
     async def __call__(self, scope, receive, send):
-        scope["state"] = {"caller": ALICE, "request_id": "r-1"}
+        scope["state"] = {"caller": self.caller, "request_id": "r-1"}
         await self.apps[scope["path"]](scope, receive, send)
 
 
@@ -64,11 +68,15 @@ class Quiet(uvicorn.Server):
 
 
 @asynccontextmanager
-async def served(face, tmp_path):
+async def served(face, tmp_path, caller=ALICE):
     """The faces over real HTTP."""
     socket = tmp_path / "mcp.sock"
     config = uvicorn.Config(
-        Door(face), uds=str(socket), lifespan="off", log_level="error", timeout_graceful_shutdown=1
+        Door(face, caller),
+        uds=str(socket),
+        lifespan="off",
+        log_level="error",
+        timeout_graceful_shutdown=1,
     )
     server = Quiet(config)
     async with anyio.create_task_group() as tasks:
@@ -599,6 +607,40 @@ async def test_modern_clients_of_the_catalog_hear_of_a_change(daemon, tmp_path):
             "demo__new",
             "read_result",
         ]
+
+
+@pytest.mark.threat("L5")
+async def test_a_client_hears_of_a_change_of_what_it_sees_and_of_no_other(daemon, tmp_path):
+    async with (
+        open_mcp(daemon) as face,
+        served(face, tmp_path, BOB) as socket,
+        http_client(socket, "2026-07-28", "/mcp/all") as client,
+        client.listen(tools_list_changed=True, prompts_list_changed=True) as events,
+    ):
+        tools = ["echo", "add", "wait"]
+        daemon.fleet.show(catalog(2, demo=tools, github=["list_issues", "new"]))
+        face.whole.library._changed("github", "prompts")
+        await anyio.wait_all_tasks_blocked()
+        daemon.fleet.show(catalog(3, demo=["echo"], github=["list_issues"]))
+        await anyio.wait_all_tasks_blocked()
+        face.close()
+        with anyio.fail_after(5):
+            assert [type(event).__name__ async for event in events] == ["ToolsListChanged"]
+
+
+@pytest.mark.threat("L5")
+def test_whom_a_change_concerns():
+    tools = {ALICE.scope: ["a"], BOB.scope: ["a"], EVE.scope: []}
+    audience = Audience(lambda caller: list(tools[caller.scope]))
+    for holder, caller in (("alice", ALICE), ("bob", BOB), ("eve", EVE)):
+        audience.join(holder, caller)
+    assert list(audience.concerned({})) == []
+    tools[BOB.scope] = ["a", "b"]
+    told = audience.concerned({"prompts": {"github"}, "resources": set()})
+    assert list(told) == [("alice", "prompts"), ("bob", "tools")]
+    tools[EVE.scope] = tools[BOB.scope] = ["b"]
+    audience.leave("bob")
+    assert list(audience.concerned({})) == [("eve", "tools")]
 
 
 async def test_closing_ends_the_streams_that_clients_hold_open(daemon, tmp_path):
