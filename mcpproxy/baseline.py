@@ -1,23 +1,21 @@
 """What operators decided about servers and tools, kept in a file of the state directory.
 
 Memory is what counts while we run, so that a decision costs the callers nothing; each change is
-written to SQLite right after it, in a thread. Of a tool the whole definition is kept, so that a later
-one can be compared to it. `approvals.py` decides; this remembers, and says who and when.
+written right after it, in a thread. `approvals.py` decides; this remembers, and says who and when;
+`decisions.py` is the file.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import sqlite3
-import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -25,55 +23,17 @@ import anyio.to_thread
 from mcpproxy import approvals
 from mcpproxy.approvals import ServerRecord, Sorted, Standing, ToolRecord
 from mcpproxy.catalog import Server, Tool
+from mcpproxy.decisions import Decided, Decisions, ServerRow, Stamp, ToolRow
 from mcpproxy.errors import Refused, SettingsError
-from mcpproxy.paths import private_directory, private_file
 
 if TYPE_CHECKING:
     from mcpproxy.settings import ServerSettings, Settings
 
 logger = logging.getLogger(__name__)
 
-# Names and instructions are JSON strings: what a server sends need not be valid UTF-8.
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS servers (
-    name TEXT PRIMARY KEY, standing TEXT NOT NULL, identity TEXT NOT NULL, listed INTEGER NOT NULL,
-    instructions TEXT, at REAL NOT NULL, by TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS tools (
-    server TEXT NOT NULL, name TEXT NOT NULL, blocked INTEGER NOT NULL, fingerprint TEXT NOT NULL,
-    definition TEXT NOT NULL, at REAL NOT NULL, by TEXT NOT NULL, PRIMARY KEY (server, name)
-) WITHOUT ROWID;
-"""
-SERVERS = "SELECT name, standing, identity, listed, instructions, at, by FROM servers"
-TOOLS = "SELECT server, name, blocked, fingerprint FROM tools"
-PUT_SERVER = "INSERT OR REPLACE INTO servers VALUES (?, ?, ?, ?, ?, ?, ?)"
-PUT_TOOL = "INSERT OR REPLACE INTO tools VALUES (?, ?, ?, ?, ?, ?, ?)"
-# What was learnt, not decided, doesn't undo what somebody decided in another process meanwhile.
-LEARN_SERVER = """
-INSERT INTO servers VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
-    listed = max(listed, excluded.listed),
-    instructions = CASE WHEN excluded.listed THEN excluded.instructions ELSE instructions END
-"""
-LEARN_TOOL = """
-INSERT INTO tools VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (server, name) DO UPDATE SET
-    fingerprint = excluded.fingerprint, definition = excluded.definition, at = excluded.at, by = excluded.by
-WHERE NOT blocked
-"""
 RETRY_SECONDS = 30.0
 MOST_TOOLS = 5000
 """Of one server; beyond it those are forgotten that are neither listed nor blocked."""
-DROP_TOOL = "DELETE FROM tools WHERE server = ? AND name = ?"
-DETAILS = "SELECT name, blocked, definition, at, by FROM tools WHERE server = ?"
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """What is on record of one tool, in full."""
-
-    blocked: bool
-    definition: Mapping[str, Any]
-    at: float
-    by: str
 
 
 class Baseline:
@@ -82,25 +42,25 @@ class Baseline:
     def __init__(self, path: Path) -> None:
         """Raises `SettingsError` for a file that can't be read: to go on would be to trust everything."""
         self._path = path
-        self._lock = threading.Lock()
-        self._database: sqlite3.Connection | None = None
-        self._records: dict[str, ServerRecord] = {}
-        self._stamps: dict[str, tuple[float, str]] = {}
-        self._servers: dict[str, _Line] = {}
-        self._tools: dict[tuple[str, str], _Row | None] = {}
+        self._file = Decisions(path)
+        try:
+            known = self._file.read()
+        except (sqlite3.Error, OSError, ValueError, TypeError) as error:
+            self._file.close()
+            raise SettingsError(
+                f"{path} can't be read: {error}. It holds what was approved; put back a copy, or move it "
+                "away to trust what the configuration and its servers say now"
+            ) from error
+        self._records = {name: record for name, (record, _) in known.items()}
+        self._stamps = {name: stamp for name, (_, stamp) in known.items()}
+        self._servers: dict[str, ServerRow] = {}
+        self._tools: dict[tuple[str, str], ToolRow | None] = {}
+        """What is still to be written, of servers and of tools."""
         self._views: dict[str, _View] = {}
         self._inspected: dict[str, tuple[str, Server]] = {}
         """What an operator was shown, and the identity of the entry that it came from."""
         self._changed = anyio.Event()
         self._enabled = True
-        if path.exists():
-            try:
-                self._load()
-            except (sqlite3.Error, OSError, ValueError, TypeError) as error:
-                raise SettingsError(
-                    f"{path} can't be read: {error}. It holds what was approved; put back a copy, or move it "
-                    "away to trust what the configuration and its servers say now"
-                ) from error
         self._first = not self._records
 
     # decisions
@@ -169,7 +129,7 @@ class Baseline:
             record = replace(record, instructions=found.instructions)
         if first or found.learns_instructions:
             record = replace(record, listed=record.listed or first)
-            self._put(name, record, self._stamps[name][1], self._stamps[name][0], learnt=True)
+            self._put(name, record, self._stamps[name], learnt=True)
         return record
 
     def _forget(self, name: str, record: ServerRecord, seen: Server) -> ServerRecord:
@@ -203,8 +163,7 @@ class Baseline:
             listed=record.listed or bool(seen.tools) or seen.state == "ready",
             instructions=instructions or record.instructions,
         )
-        at, decided_by = self._stamps[seen.name]
-        self._put(seen.name, record, decided_by, at)
+        self._put(seen.name, record, self._stamps[seen.name])
 
     def block(self, entry: ServerSettings, by: str) -> None:
         """Keep a server out, whatever its entry becomes, until it is approved."""
@@ -242,7 +201,7 @@ class Baseline:
     def record(self, server: str) -> ServerRecord | None:
         return self._records.get(server)
 
-    def stamp(self, server: str) -> tuple[float, str] | None:
+    def stamp(self, server: str) -> Stamp | None:
         """When and by whom its standing was decided."""
         return self._stamps.get(server)
 
@@ -253,19 +212,14 @@ class Baseline:
     # the records
 
     def _put(
-        self,
-        name: str,
-        record: ServerRecord,
-        by: str,
-        at: float | None = None,
-        *,
-        learnt: bool = False,
+        self, name: str, record: ServerRecord, by: str | Stamp, *, learnt: bool = False
     ) -> None:
-        at = time.time() if at is None else at
+        """Note a server's record, decided by somebody now, or as its stamp says."""
+        stamp = (time.time(), by) if isinstance(by, str) else by
         self._records[name] = record
-        self._stamps[name] = at, by
+        self._stamps[name] = stamp
         before = self._servers.get(name)
-        self._servers[name] = _Line(record, at, by, learnt and (before is None or before.learnt))
+        self._servers[name] = ServerRow(record, stamp, learnt and (before is None or before.learnt))
         self._changed.set()
 
     def _put_tools(
@@ -278,49 +232,21 @@ class Baseline:
         blocked: bool = False,
         learnt: bool = False,
     ) -> ServerRecord:
-        now, made = time.time(), dict(record.tools)
+        stamp, made = (time.time(), by), dict(record.tools)
         for tool in tools:
             made[tool.name] = ToolRecord(blocked, approvals.fingerprint(tool))
-            self._tools[server, tool.name] = _Row(made[tool.name], tool, now, by, learnt)
+            self._tools[server, tool.name] = ToolRow(made[tool.name], tool, stamp, learnt)
         record = replace(record, tools=MappingProxyType(made))
         self._records[server] = record
         self._changed.set()
         return record
 
-    def _load(self) -> None:
-        tools: dict[str, dict[str, ToolRecord]] = {}
-        database = self._open()
-        for server, name, blocked, fingerprint in database.execute(TOOLS):
-            known = ToolRecord(bool(blocked), fingerprint)
-            tools.setdefault(json.loads(server), {})[json.loads(name)] = known
-        for text, now, of, listed, says, at, by in database.execute(SERVERS):
-            name = json.loads(text)
-            own = MappingProxyType(tools.get(name, {}))
-            self._records[name] = ServerRecord(now, of, bool(listed), json.loads(says), own)
-            self._stamps[name] = at, by
-
-    def _open(self) -> sqlite3.Connection:
-        if self._database is None:
-            private_directory(self._path.parent)
-            private_file(self._path)
-            self._database = sqlite3.connect(
-                self._path, check_same_thread=False, isolation_level=None
-            )
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = FULL")
-            self._database.executescript(SCHEMA)
-        return self._database
-
     def details(self, server: str) -> dict[str, Decided]:
-        """What is on record of a server's tools. For a thread; `flush` comes before it."""
-        with self._lock:
-            if self._database is None and not self._path.exists():
-                return {}
-            rows = self._open().execute(DETAILS, (json.dumps(server),)).fetchall()
-        return {
-            json.loads(name): Decided(bool(blocked), json.loads(definition), at, by)
-            for name, blocked, definition, at, by in rows
-        }
+        """What is on record of a server's tools, in full. For a thread; `flush` comes before it.
+
+        Raises `sqlite3.Error` and `OSError`.
+        """
+        return self._file.details(server)
 
     # keeping
 
@@ -349,45 +275,15 @@ class Baseline:
             return
         try:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._write, servers, tools)
+                await anyio.to_thread.run_sync(self._file.write, servers, tools)
         except BaseException:
             self._servers = servers | self._servers
             self._tools = tools | self._tools
             self._changed.set()
             raise
 
-    def _write(
-        self,
-        servers: Mapping[str, _Line],
-        tools: Mapping[tuple[str, str], _Row | None],
-    ) -> None:
-        with self._lock:
-            database = self._open()
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                for name, line in servers.items():
-                    database.execute(
-                        LEARN_SERVER if line.learnt else PUT_SERVER,
-                        (json.dumps(name), *line.values()),
-                    )
-                for key, row in tools.items():
-                    names = tuple(map(json.dumps, key))
-                    if row is None:
-                        database.execute(DROP_TOOL, names)
-                    else:
-                        database.execute(
-                            LEARN_TOOL if row.learnt else PUT_TOOL, (*names, *row.values())
-                        )
-            except BaseException:
-                database.execute("ROLLBACK")
-                raise
-            database.execute("COMMIT")
-
     def close(self) -> None:
-        with self._lock:
-            if self._database is not None:
-                self._database.close()
-                self._database = None
+        self._file.close()
 
 
 @asynccontextmanager
@@ -403,41 +299,6 @@ async def open_baseline(path: Path) -> AsyncIterator[Baseline]:
         with anyio.CancelScope(shield=True):
             await baseline.save()
         baseline.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A server's record that is to be written."""
-
-    record: ServerRecord
-    at: float
-    by: str
-    learnt: bool
-    """Whether nobody decided it: it follows from what the server lists."""
-
-    def values(self) -> tuple[Any, ...]:
-        one = self.record
-        says = json.dumps(one.instructions)
-        return one.standing, one.identity, one.listed, says, self.at, self.by
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A tool's record that is to be written."""
-
-    record: ToolRecord
-    tool: Tool
-    at: float
-    by: str
-    learnt: bool
-
-    def values(self) -> tuple[Any, ...]:
-        known = self.record
-        try:
-            definition = json.dumps(dict(self.tool.definition))
-        except RecursionError:
-            definition = "{}"
-        return known.blocked, known.fingerprint, definition, self.at, self.by
 
 
 @dataclass(frozen=True, slots=True)

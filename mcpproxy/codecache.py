@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import sqlite3
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mcpproxy.paths import private_directory
+from mcpproxy.database import Database
 
 MOST = 500
 """Programs that are kept for one owner."""
@@ -113,30 +111,10 @@ class CodeCache:
     def __init__(self, path: Path, most: int = MOST) -> None:
         self.path = path
         self._most = most
-        self._lock = threading.Lock()
-        self._made: sqlite3.Connection | None = None
-
-    def _open(self) -> sqlite3.Connection:
-        if self._made is None:
-            private_directory(self.path.parent)
-            # The files beside it take its mode.
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            made = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
-            try:
-                made.execute("PRAGMA journal_mode = WAL")
-                made.execute("PRAGMA synchronous = NORMAL")
-                made.executescript(SCHEMA)
-            except sqlite3.Error:
-                made.close()
-                raise
-            self._made = made
-        return self._made
+        self._database = Database(path, SCHEMA)
 
     def close(self) -> None:
-        with self._lock:
-            if self._made is not None:
-                self._made.close()
-                self._made = None
+        self._database.close()
 
     def keep(self, code: Kept) -> str:
         """Keep a program, or note another run of it; gives its id."""
@@ -145,8 +123,7 @@ class CodeCache:
             json.dumps(dict(code.input)), json.dumps(dict(code.tools)),
             code.kept, code.used, code.runs, code.ms,
         )  # fmt: skip
-        with self._lock, self._open() as database:
-            database.execute("BEGIN IMMEDIATE")
+        with self._database.changing() as database:
             ((n,),) = database.execute(INSERT, values).fetchall()
             database.execute(
                 "INSERT OR REPLACE INTO descriptions (rowid, description) VALUES (?, ?)",
@@ -180,10 +157,9 @@ class CodeCache:
 
     def remove(self, cache_id: str, owner: str) -> bool:
         """Whether there was one to remove."""
-        if not self._there():
+        if not self._database.there:
             return False
-        with self._lock, self._open() as database:
-            database.execute("BEGIN IMMEDIATE")
+        with self._database.changing() as database:
             found = database.execute(
                 "SELECT n FROM programs WHERE id = ? AND owner = ?", (cache_id, owner)
             ).fetchall()
@@ -196,14 +172,10 @@ class CodeCache:
         database.execute("DELETE FROM descriptions WHERE rowid = ?", (n,))
 
     def _select(self, rest: str, **values: Any) -> list[Kept]:
-        if not self._there():
+        if not self._database.there:
             return []
-        with self._lock:
-            rows = self._open().execute(SELECT + rest, values)
-            return [kept(row) for row in rows]
-
-    def _there(self) -> bool:
-        return self._made is not None or self.path.exists()
+        with self._database.reading() as database:
+            return [kept(row) for row in database.execute(SELECT + rest, values)]
 
 
 def kept(row: tuple[Any, ...]) -> Kept:

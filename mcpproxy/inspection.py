@@ -11,8 +11,8 @@ from typing import Any
 
 from mcpproxy import suspicion
 from mcpproxy.approvals import FIELDS, ServerRecord, fingerprint
-from mcpproxy.baseline import Decided
 from mcpproxy.catalog import Catalog, Server, Tool
+from mcpproxy.decisions import Decided
 
 Json = dict[str, Any]
 WIDTH = 100

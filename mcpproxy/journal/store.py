@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from mcpproxy.journal.records import COLUMNS, LINE_END, SHIFT
-from mcpproxy.paths import private_directory
+from mcpproxy.paths import private_directory, private_file
 
 logger = logging.getLogger(__name__)
 
@@ -65,9 +64,7 @@ class Store:
     def __init__(self, directory: Path) -> None:
         private_directory(directory)
         self.path = directory / FILE
-        os.close(
-            os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-        )  # SQLite's own files get its mode
+        private_file(self.path)  # SQLite's files beside it take its mode
         self._database = sqlite3.connect(
             self.path, timeout=10, check_same_thread=False, isolation_level=None
         )

@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 import sqlite3
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from mcpproxy.paths import private_directory, private_file
+from mcpproxy.database import Database
 
 logger = logging.getLogger(__name__)
 
@@ -46,49 +45,30 @@ class Shelf:
     """The results in one file, which is made when the first one is kept. Safe to use from any thread."""
 
     def __init__(self, path: Path, room: int = ROOM, oldest: float = OLDEST) -> None:
-        self._path = path
         self._room = room
         self._oldest = oldest
-        self._lock = threading.Lock()
-        self._made: sqlite3.Connection | None = None
-
-    def _open(self) -> sqlite3.Connection:
-        if self._made is None:
-            private_directory(self._path.parent)
-            private_file(self._path)
-            self._made = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
-            self._made.execute("PRAGMA journal_mode = WAL")
-            self._made.execute("PRAGMA synchronous = NORMAL")
-            self._made.executescript(SCHEMA)
-        return self._made
+        self._database = Database(path, SCHEMA)
 
     def close(self) -> None:
-        with self._lock:
-            if self._made is not None:
-                self._made.close()
-                self._made = None
+        self._database.close()
 
     def find(self, key: str) -> str | None:
-        with self._lock:
-            if self._made is None and not self._path.exists():
-                return None
-            now = time.time()
-            row = self._open().execute(
+        if not self._database.there:
+            return None
+        now = time.time()
+        with self._database.reading() as database:
+            found = database.execute(
                 "UPDATE results SET used = ? WHERE key = ? AND made > ? RETURNING result",
                 (now, key, now - self._oldest),
-            )
-            found = row.fetchone()
-            return None if found is None else str(found[0])
+            ).fetchone()
+        return None if found is None else str(found[0])
 
     def keep(self, key: str, result: str) -> None:
         size, now = len(result.encode()), time.time()
         if size > self._room // 4:
             return
-        with self._lock:
-            database = self._open()
-            database.execute("BEGIN IMMEDIATE")
-            with database:  # ends it, one way or the other
-                self._put(database, key, result, size, now)
+        with self._database.changing() as database:
+            self._put(database, key, result, size, now)
 
     def _put(
         self, database: sqlite3.Connection, key: str, result: str, size: int, now: float

@@ -1,0 +1,70 @@
+"""A SQLite file of this user's, made when something is first kept, and changed all or nothing.
+
+Threads share its one connection and take turns. WAL: what is committed outlives this process; with
+`synchronous = FULL` it outlives a loss of power as well, which costs the disk's time at each change.
+Everything here raises `sqlite3.Error` and `OSError`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from mcpproxy.paths import private_directory, private_file
+
+
+class Database:
+    """See the module. `schema` is run at each opening, so it makes what isn't there."""
+
+    def __init__(
+        self, path: Path, schema: str, *, synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
+    ) -> None:
+        self.path = path
+        self._schema = schema
+        self._synchronous = synchronous
+        self._turn = threading.Lock()
+        self._made: sqlite3.Connection | None = None
+
+    @property
+    def there(self) -> bool:
+        """Whether there is anything to read."""
+        return self._made is not None or self.path.exists()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for this thread alone; for a single statement, too, that changes something."""
+        with self._turn:
+            if self._made is None:
+                self._made = self._open()
+            yield self._made
+
+    @contextmanager
+    def changing(self) -> Iterator[sqlite3.Connection]:
+        """The same, in a transaction that an error in the block takes back."""
+        with self.reading() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            with connection:  # ends it, one way or the other
+                yield connection
+
+    def close(self) -> None:
+        with self._turn:
+            if self._made is not None:
+                self._made.close()
+                self._made = None
+
+    def _open(self) -> sqlite3.Connection:
+        private_directory(self.path.parent)
+        private_file(self.path)  # SQLite's files beside it take its mode
+        made = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
+        try:
+            made.execute("PRAGMA journal_mode = WAL")
+            made.execute(f"PRAGMA synchronous = {self._synchronous}")
+            made.executescript(self._schema)
+        except BaseException:
+            made.close()
+            raise
+        return made

@@ -1,0 +1,152 @@
+"""The file of what was decided about servers and tools, and of each tool's whole definition.
+
+`baseline.py` has the records in memory while we run, and writes them here behind. What was only
+learnt from a server's list doesn't undo what somebody decided in another process meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from mcpproxy.approvals import ServerRecord, ToolRecord
+from mcpproxy.catalog import Tool
+from mcpproxy.database import Database
+
+Stamp = tuple[float, str]
+"""When something was decided, in seconds since 1970, and by whom."""
+
+# Names and instructions are JSON strings: what a server sends need not be valid UTF-8.
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS servers (
+    name TEXT PRIMARY KEY, standing TEXT NOT NULL, identity TEXT NOT NULL, listed INTEGER NOT NULL,
+    instructions TEXT, at REAL NOT NULL, by TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS tools (
+    server TEXT NOT NULL, name TEXT NOT NULL, blocked INTEGER NOT NULL, fingerprint TEXT NOT NULL,
+    definition TEXT NOT NULL, at REAL NOT NULL, by TEXT NOT NULL, PRIMARY KEY (server, name)
+) WITHOUT ROWID;
+"""
+SERVERS = "SELECT name, standing, identity, listed, instructions, at, by FROM servers"
+TOOLS = "SELECT server, name, blocked, fingerprint FROM tools"
+DETAILS = "SELECT name, blocked, definition, at, by FROM tools WHERE server = ?"
+PUT_SERVER = "INSERT OR REPLACE INTO servers VALUES (?, ?, ?, ?, ?, ?, ?)"
+PUT_TOOL = "INSERT OR REPLACE INTO tools VALUES (?, ?, ?, ?, ?, ?, ?)"
+LEARN_SERVER = """
+INSERT INTO servers VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
+    listed = max(listed, excluded.listed),
+    instructions = CASE WHEN excluded.listed THEN excluded.instructions ELSE instructions END
+"""
+LEARN_TOOL = """
+INSERT INTO tools VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (server, name) DO UPDATE SET
+    fingerprint = excluded.fingerprint, definition = excluded.definition, at = excluded.at, by = excluded.by
+WHERE NOT blocked
+"""
+DROP_TOOL = "DELETE FROM tools WHERE server = ? AND name = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What is on record of one tool, in full."""
+
+    blocked: bool
+    definition: Mapping[str, Any]
+    at: float
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRow:
+    """A server's record that is to be written."""
+
+    record: ServerRecord
+    stamp: Stamp
+    learnt: bool
+    """Whether nobody decided it: it follows from what the server lists."""
+
+    def put(self, database: sqlite3.Connection, name: str) -> None:
+        one = self.record
+        says = json.dumps(one.instructions)
+        database.execute(
+            LEARN_SERVER if self.learnt else PUT_SERVER,
+            (json.dumps(name), one.standing, one.identity, one.listed, says, *self.stamp),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRow:
+    """A tool's record that is to be written."""
+
+    record: ToolRecord
+    tool: Tool
+    stamp: Stamp
+    learnt: bool
+
+    def put(self, database: sqlite3.Connection, server: str, name: str) -> None:
+        try:
+            definition = json.dumps(dict(self.tool.definition))
+        except RecursionError:
+            definition = "{}"
+        known = self.record
+        database.execute(
+            LEARN_TOOL if self.learnt else PUT_TOOL,
+            (json.dumps(server), json.dumps(name), known.blocked, known.fingerprint, definition, *self.stamp),
+        )  # fmt: skip
+
+
+class Decisions:
+    """See the module. Safe to use from any thread. Raises `sqlite3.Error`, `OSError` and `ValueError`."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = Database(path, SCHEMA, synchronous="FULL")
+
+    def read(self) -> dict[str, tuple[ServerRecord, Stamp]]:
+        """The record of each server, and when and by whom its standing was decided."""
+        if not self._database.there:
+            return {}
+        tools: dict[str, dict[str, ToolRecord]] = {}
+        with self._database.reading() as database:
+            for server, name, blocked, fingerprint in database.execute(TOOLS):
+                known = ToolRecord(bool(blocked), fingerprint)
+                tools.setdefault(json.loads(server), {})[json.loads(name)] = known
+            servers = database.execute(SERVERS).fetchall()
+        found: dict[str, tuple[ServerRecord, Stamp]] = {}
+        for text, now, of, listed, says, at, by in servers:
+            name = json.loads(text)
+            own = MappingProxyType(tools.get(name, {}))
+            found[name] = ServerRecord(now, of, bool(listed), json.loads(says), own), (at, by)
+        return found
+
+    def write(
+        self,
+        servers: Mapping[str, ServerRow],
+        tools: Mapping[tuple[str, str], ToolRow | None],
+    ) -> None:
+        """Put these in, all or none; a tool that is None goes."""
+        with self._database.changing() as database:
+            for name, server in servers.items():
+                server.put(database, name)
+            for key, tool in tools.items():
+                if tool is None:
+                    database.execute(DROP_TOOL, tuple(map(json.dumps, key)))
+                else:
+                    tool.put(database, *key)
+
+    def details(self, server: str) -> dict[str, Decided]:
+        """What is on record of a server's tools, in full."""
+        if not self._database.there:
+            return {}
+        with self._database.reading() as database:
+            rows = database.execute(DETAILS, (json.dumps(server),)).fetchall()
+        return {
+            json.loads(name): Decided(bool(blocked), json.loads(definition), at, by)
+            for name, blocked, definition, at, by in rows
+        }
+
+    def close(self) -> None:
+        self._database.close()
