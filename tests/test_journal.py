@@ -23,7 +23,7 @@ from mcpproxy.journal.reading import Wanted, page, pages, read, take_in
 from mcpproxy.journal.records import Numbers, Record, json_text, number, spelled
 from mcpproxy.journal.store import Retention, Store
 from mcpproxy.journal.trail import REFUSALS, Door, Trail, direct_call
-from mcpproxy.journal.writer import open_journal
+from mcpproxy.journal.writer import Journal, open_journal
 from mcpproxy.redaction import SECRETS
 
 KEEP = Retention(days=90, records=100_000, megabytes=256)
@@ -217,6 +217,18 @@ def test_numbers_grow_whatever_the_clock_does():
     given_out = [numbers.next(now) for now in (1000, 1000, 999, 1, 1001)]
     assert given_out == sorted(set(given_out))
     assert number(spelled(given_out[0])) == given_out[0]
+
+
+def test_two_that_write_in_the_same_millisecond_lose_no_record(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer.time, "time_ns", lambda: 10**18)
+    journals = [Journal(tmp_path, KEEP, 100, on=True) for _ in range(2)]
+    for each in journals:
+        each.open()
+        each.record("system", "ok")
+    for each in journals:
+        each.close()
+    take_in(tmp_path)
+    assert len(kept(tmp_path)) == 2
 
 
 async def test_one_that_runs_a_single_script_leaves_its_records_to_the_next(tmp_path):

@@ -230,7 +230,7 @@ class Journal:
 
     def _open(self) -> Store:
         if self._pending is None:
-            self._pending = Pending(self.directory)
+            self._pending = self._slot()
         if self._store is None:
             self._store = Store(self.directory)
         self._store.insert(read_lines(self._pending.resting))
@@ -267,9 +267,14 @@ class Journal:
     def open(self) -> None:
         """Have a place to write. What was there before is taken in by `run`."""
         try:
-            self._pending = Pending(self.directory)
+            self._pending = self._slot()
         except OSError as error:
             self._fail(error)
+
+    def _slot(self) -> Pending:
+        pending = Pending(self.directory)
+        self._numbers = Numbers(pending.slot)
+        return pending
 
     def close(self) -> None:
         """Let go of the files; what waits is in the database then, or stays in the slot for the next."""
