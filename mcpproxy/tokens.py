@@ -41,6 +41,10 @@ ALL = "*"
 CEILINGS = {"max_timeout_ms": 600_000, "max_tool_calls": 10**9, "max_executions_per_minute": 10**6}
 """The largest value of each; the least is 1."""
 FIELDS = ("name", "allowed_servers", "permissions", "expires_in", *CEILINGS)
+SHOWN = (
+    "name", "allowed_servers", "permissions", "created_at", "expires_at", "expired", *CEILINGS,
+)  # fmt: skip
+"""What an operator sees of a token; `Token.shown` has these."""
 
 Json = dict[str, Any]
 

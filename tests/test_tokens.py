@@ -220,6 +220,21 @@ def test_the_commands_work_on_the_files_where_no_daemon_runs():
         assert tokens.find(made.stdout.strip().encode()) is None
         assert place.invoke("token", "revoke", "ci").stdout == "revoked ci\n"
         assert tokens.listing() == []
+        said = place.invoke("activity", "export", "--detail").stdout
+        found = [json.loads(line) for line in said.splitlines()]
+        assert [each["detail"]["change"] for each in found] == ["made", "renewed", "revoked"]
+        assert {(each["type"], each["caller"]) for each in found} == {("token", "local")}
+        assert found[0]["detail"]["allowed_servers"] == ["github", "jira"]
+        assert "mcp_agt_" not in said
+
+
+def test_a_change_is_made_and_said_not_to_be_on_record_where_it_can_not_be():
+    with home() as place:
+        assert place.invoke("token", "create", "ci", "--servers", "*").exit_code == 0
+        place.write("{")
+        revoked = place.invoke("token", "revoke", "ci")
+        assert (revoked.exit_code, revoked.stdout) == (0, "revoked ci\n")
+        assert "not on record" in revoked.stderr and "not valid JSON" in revoked.stderr
 
 
 @pytest.mark.parametrize(

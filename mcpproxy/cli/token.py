@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 import click
@@ -13,6 +13,8 @@ from mcpproxy.cli.upstream import ask, refuse, show_json, show_table
 
 if TYPE_CHECKING:
     from mcpproxy.tokens import Tokens
+
+Change = Literal["made", "revoked", "renewed"]
 
 TOKENS = "/api/v1/tokens"
 expires_option = click.option(
@@ -69,7 +71,8 @@ def create(
         "max_executions_per_minute": max_executions,
     }
     wanted = {key: value for key, value in wanted.items() if value is not None}
-    told(ask(config, "POST", TOKENS, alone(config, lambda t: t.create(wanted)), wanted), output)
+    by_itself = alone(config, lambda t: t.create(wanted), "made")
+    told(ask(config, "POST", TOKENS, by_itself, wanted), output)
 
 
 @token.command("list")
@@ -117,7 +120,8 @@ def show(name: str, output: str, config: str | None) -> None:
 @config_option
 def revoke(name: str, output: str, config: str | None) -> None:
     """Revoke a token: it lets nobody in from now on."""
-    found = ask(config, "DELETE", path_of(name), alone(config, lambda t: t.revoke(name)))
+    by_itself = alone(config, lambda t: t.revoke(name), "revoked")
+    found = ask(config, "DELETE", path_of(name), by_itself)
     if output == "json":
         show_json(found)
         return
@@ -135,7 +139,7 @@ def regenerate(name: str, expires: str | None, output: str, config: str | None) 
     It lasts as long as it was made for, unless --expires says otherwise.
     """
     wanted = {"expires_in": expires} if expires is not None else {}
-    by_itself = alone(config, lambda t: t.regenerate(name, wanted))
+    by_itself = alone(config, lambda t: t.regenerate(name, wanted), "renewed")
     told(ask(config, "POST", f"{path_of(name)}/regenerate", by_itself, wanted), output)
 
 
@@ -147,8 +151,10 @@ def listed(text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
-def alone(config: str | None, verb: Callable[[Tokens], Any]) -> Callable[[], Any]:
-    """The verb on the files themselves, as the daemon would do it."""
+def alone(
+    config: str | None, verb: Callable[[Tokens], Any], change: Change | None = None
+) -> Callable[[], Any]:
+    """The verb on the files themselves, as the daemon would do it; a change is put on record."""
 
     def done() -> Any:
         from mcpproxy.cli.local import places_of
@@ -156,11 +162,35 @@ def alone(config: str | None, verb: Callable[[Tokens], Any]) -> Callable[[], Any
         from mcpproxy.tokens import Tokens
 
         try:
-            return verb(Tokens(places_of(config).state))
+            found = verb(Tokens(places_of(config).state))
         except Refused as error:
             refuse(str(error))
+        if change is not None:
+            put_on_record(config, change, found)
+        return found
 
     return done
+
+
+def put_on_record(config: str | None, change: Change, found: dict[str, Any]) -> None:
+    """In the journal, where the next daemon finds it; a change is made though that can't be written."""
+    import os
+
+    from mcpproxy import paths, settings
+    from mcpproxy.errors import SettingsError
+    from mcpproxy.journal import changes
+    from mcpproxy.journal.writer import brief_journal
+    from mcpproxy.policy import LOCAL
+
+    try:
+        loaded = settings.load(paths.config_file(config), os.environ, create=config is None)
+    except SettingsError as error:
+        click.echo(f"this was done, but is not on record: {error}", err=True)
+        return
+    with brief_journal(loaded) as journal:
+        changes.token(journal, change, found, LOCAL.name)
+    for text in journal.warnings():
+        click.echo(f"this was done, but is not on record: {text}", err=True)
 
 
 def told(found: dict[str, Any], output: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from mcpproxy.catalog import EMPTY, Catalog, Server
 from mcpproxy.journal.records import text
 from mcpproxy.journal.writer import Journal
+from mcpproxy.tokens import SHOWN
 
 MOST_NAMES = 100
 
@@ -39,6 +40,19 @@ def logins(journal: Journal) -> Callable[[str, str, str], None]:
         journal.record("login", status, server=server, detail={"message": text(said, 2000)})
 
     return note
+
+
+def token(
+    journal: Journal,
+    change: Literal["made", "revoked", "renewed"],
+    found: Mapping[str, Any],
+    caller: str,
+    request_id: str | None = None,
+) -> None:
+    """Record what became of an agent's token, without its secret."""
+    shown = {key: value for key, value in found.items() if key in SHOWN}
+    detail = {"change": change, **shown}
+    journal.record("token", "ok", caller=caller, request_id=request_id, detail=detail)
 
 
 def changes(before: Catalog, after: Catalog) -> Iterator[dict[str, Any]]:

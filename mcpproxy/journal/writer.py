@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -350,3 +350,20 @@ async def open_journal(
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(journal.close)
+
+
+@contextmanager
+def brief_journal(loaded: Loaded) -> Iterator[Journal]:
+    """A journal for a program without an event loop; the next daemon or reader moves what it leaves."""
+    journal = Journal(
+        loaded.places.journal,
+        retention(loaded.settings),
+        loaded.settings.activity_max_response_size,
+        on=loaded.settings.activity_enabled,
+    )
+    if journal.on:
+        journal.open()
+    try:
+        yield journal
+    finally:
+        journal.close()

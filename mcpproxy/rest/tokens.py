@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 
+from mcpproxy.journal import changes
 from mcpproxy.policy import PERMISSIONS
 from mcpproxy.rest.routing import Area, Json, Request, Route
 from mcpproxy.tokens import ALL, CEILINGS, DEFAULT_LIFETIME
@@ -125,16 +126,11 @@ class Tokens(Area):
         self._note(request, "renewed", renewed)
         return renewed
 
-    def _note(self, request: Request, change: str, found: Json) -> None:
+    def _note(
+        self, request: Request, change: Literal["made", "revoked", "renewed"], found: Json
+    ) -> None:
         """Put it on record, without the secret."""
-        shown = {key: value for key, value in found.items() if key in TOKEN}
-        self._daemon.journal.record(
-            "token",
-            "ok",
-            caller=request.caller.name,
-            request_id=request.request_id,
-            detail={"change": change, **shown},
-        )
+        changes.token(self._daemon.journal, change, found, request.caller.name, request.request_id)
 
 
 async def in_thread(verb: Any, *args: Any) -> Any:
