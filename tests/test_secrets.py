@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import stat
+from types import SimpleNamespace
 
 import anyio
 import anyio.to_thread
 import keyring
 import keyring.backend
 import pytest
+from asgi import Client, http
 from click.testing import CliRunner
 from keyring.backends import fail
 from upstreams import wanted
 
 from mcpproxy import admin
 from mcpproxy.cli import main
+from mcpproxy.errors import Refused
 from mcpproxy.redaction import SECRETS
+from mcpproxy.rest.routing import Request
+from mcpproxy.rest.secrets import Secrets
 from mcpproxy.settings import OAuth, ServerSettings
 from mcpproxy.upstream.dial import program
 from mcpproxy.upstream.fleet import open_fleet
@@ -161,9 +166,23 @@ def test_the_command_takes_values_from_a_pipe_and_shows_none(tmp_path, monkeypat
     assert "fewer than 6" in run("set", "PIN", given="fake")
     assert Vault(tmp_path / "state").get("A_KEY") == "fake-value"
     assert run("list").splitlines()[1:] == ["A_KEY  file", "PIN    file     s"]
-    assert "gone" in run("delete", "A_KEY")
+    assert run("delete", "A_KEY") == "A_KEY is gone\n"
+    warned = run("delete", "PIN")
+    assert "${keyring:PIN} by s," in warned and "mcpproxy secrets set PIN" in warned
     assert "there is no secret" in run("delete", "A_KEY", status=2)
     assert "letters" in run("set", "a b", given="fake", status=2)
+
+
+async def test_who_deletes_a_secret_over_rest_hears_which_servers_refer_to_it(tmp_path):
+    fleet = SimpleNamespace(refer_to=lambda name: ["wiki"] if name == "PIN" else [])
+    daemon = SimpleNamespace(vault=Vault(tmp_path), fleet=fleet)
+    daemon.vault.set("PIN", "fake-value")
+    at = http("DELETE", "/api/v1/secrets/PIN")
+    request = Request(at, Client().receive, {"name": "PIN"}, {}, {})
+    (delete,) = (each for each in Secrets(daemon).routes() if each.method == "DELETE")
+    assert await delete.handle(request) == {"name": "PIN", "removed": True, "servers": ["wiki"]}
+    with pytest.raises(Refused, match="no secret 'PIN'"):
+        await delete.handle(request)
 
 
 @pytest.mark.threat("L3")

@@ -105,16 +105,29 @@ def users(config: str | None, name: str) -> list[str]:
 
 @secrets.command("delete")
 @click.argument("name")
+@output_option
 @config_option
-def delete_secret(name: str, config: str | None) -> None:
-    """Forget a secret."""
+def delete_secret(name: str, output: str, config: str | None) -> None:
+    """Forget a secret, and name the servers that still refer to it."""
 
-    def alone(vault: Vault) -> None:
+    def alone(vault: Vault) -> dict[str, Any]:
         if not vault.delete(name):
             refuse(f"there is no secret {name!r}; mcpproxy secrets list shows those there are")
+        return {"name": name, "removed": True, "servers": users(config, name)}
 
-    ask(config, "DELETE", f"{SECRETS}/{quote(name, safe='')}", by_ourselves(config, alone))
+    path = f"{SECRETS}/{quote(name, safe='')}"
+    found = ask(config, "DELETE", path, by_ourselves(config, alone))
+    if output == "json":
+        show_json(found)
+        return
     click.echo(f"{name} is gone")
+    if found["servers"]:
+        click.echo(
+            f"warning: still referred to as ${{keyring:{name}}} by {', '.join(found['servers'])}, and needed there "
+            f"at the next connection: keep another with: mcpproxy secrets set {name}, or take the reference "
+            "out of the configuration",
+            err=True,
+        )
 
 
 def by_ourselves(config: str | None, verb: Callable[[Vault], Any]) -> Callable[[], Any]:

@@ -41,9 +41,9 @@ class Secrets(Area):
             Route(
                 method="DELETE",
                 path=one,
-                summary="Forget a secret",
+                summary="Forget a secret, and name the servers that still refer to it",
                 handle=self._delete,
-                example={"name": "GITHUB_TOKEN", "removed": True},
+                example={"name": "GITHUB_TOKEN", "removed": True, "servers": ["github"]},
             ),
         )
 
@@ -73,7 +73,7 @@ class Secrets(Area):
             raise Refused("INVALID_REQUEST", str(error)) from error
         if not removed:
             raise Refused("NOT_FOUND", f"there is no secret {name[:100]!r}")
-        return {"name": name, "removed": True}
+        return {"name": name, "removed": True, "servers": self._daemon.fleet.refer_to(name)}
 
     def _shown(self, name: str, store: str) -> dict[str, Any]:
         servers = self._daemon.fleet.refer_to(name)
