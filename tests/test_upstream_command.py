@@ -12,7 +12,7 @@ from upstreams import STUB
 
 from mcpproxy import jsonc
 from mcpproxy.cli import main
-from mcpproxy.cli.upstream import following
+from mcpproxy.cli.serverlog import following
 
 FILE = '{\n  // ours\n  "api_key": "k",\n  "listen": "127.0.0.1:1",\n  "mcpServers": {}\n}\n'
 COMMAND = [sys.executable, "-I", "-S", STUB]

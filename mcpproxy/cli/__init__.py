@@ -14,15 +14,18 @@ from mcpproxy import __version__
 from mcpproxy.cli.activity import activity
 from mcpproxy.cli.auth import auth
 from mcpproxy.cli.code import code
+from mcpproxy.cli.importing import import_servers
 from mcpproxy.cli.options import config_option, log_level_option
 from mcpproxy.cli.secrets import secrets
+from mcpproxy.cli.serverlog import logs
+from mcpproxy.cli.telling import BAD_CONFIG, FAILED, refuse, show_json
 from mcpproxy.cli.token import token
 from mcpproxy.cli.toolpack import toolpack
 from mcpproxy.cli.tools import tools
 from mcpproxy.cli.trust import approve, block, inspect
 from mcpproxy.cli.upstream import upstream
 
-PORT_TAKEN, BAD_CONFIG = 2, 4
+PORT_TAKEN = 2
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -35,7 +38,7 @@ main.add_command(activity)
 main.add_command(code)
 main.add_command(tools)
 main.add_command(upstream)
-for verb in (inspect, approve, block):
+for verb in (inspect, approve, block, import_servers, logs):
     upstream.add_command(verb)
 main.add_command(secrets)
 main.add_command(auth)
@@ -67,11 +70,9 @@ def serve(config: str | None, listen: str | None, log_level: str | None) -> None
         set_up_logs(log_level or loaded.settings.logging.level, loaded.places.logs / "mcpproxy.log")
         anyio.run(run, loaded, os.environ, backend_options={"use_uvloop": True})
     except SettingsError as error:
-        click.echo(f"mcpproxy: {error}", err=True)
-        sys.exit(BAD_CONFIG)
+        refuse(str(error), BAD_CONFIG)
     except InTheWay as error:
-        click.echo(f"mcpproxy: {error}", err=True)
-        sys.exit(PORT_TAKEN)
+        refuse(str(error), PORT_TAKEN)
 
 
 @main.command()
@@ -94,8 +95,6 @@ def stdio(config: str | None, log_level: str | None) -> None:
 @config_option
 def status(config: str | None) -> None:
     """Show what the running daemon says of itself, as JSON."""
-    import json
-
     from mcpproxy.cli.local import NoAnswer, find, request
 
     daemon = find(config)
@@ -103,13 +102,12 @@ def status(config: str | None) -> None:
         click.echo(
             "no daemon is running for this configuration; start one with: mcpproxy serve", err=True
         )
-        sys.exit(1)
+        sys.exit(FAILED)
     try:
         _, found = request(daemon, "GET", "/api/v1/status", timeout=10)
     except NoAnswer as error:
-        click.echo(f"mcpproxy: {error}", err=True)
-        sys.exit(1)
-    click.echo(json.dumps(found["data"], indent=2, ensure_ascii=False))
+        refuse(str(error), FAILED)
+    show_json(found["data"])
 
 
 @main.command()

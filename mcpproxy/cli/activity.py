@@ -13,8 +13,9 @@ from urllib.parse import quote, urlencode
 
 import click
 
+from mcpproxy.cli.asking import ask
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.upstream import ask, refuse, show_json, show_table, visible
+from mcpproxy.cli.telling import refuse, show_json, show_table, visible
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse

@@ -10,12 +10,15 @@ from urllib.parse import parse_qs, urlsplit
 
 import click
 
+from mcpproxy.cli.asking import SECONDS, Failure, data
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.upstream import SECONDS, path_of, refuse, show_json, show_table
+from mcpproxy.cli.telling import FAILED, INTERRUPTED, refuse, show_json, show_table
+from mcpproxy.cli.upstream import path_of
 
 LOGINS = "/api/v1/logins"
 WAIT_SECONDS = 20
-NEEDED, FAILED, INTERRUPTED = 1, 1, 130
+NEEDED = 1
+"""The status of `status` where a login is needed."""
 
 Ask = Callable[..., Any]
 
@@ -54,8 +57,7 @@ def login(
 
     found = through(config, act)
     if found["state"] != "done":
-        click.echo(f"mcpproxy: no login to {name}: {found['error']}", err=True)
-        sys.exit(FAILED)
+        refuse(f"no login to {name}: {found['error']}", FAILED)
     server = found["server"]
     why = f": {server['error']}" if server.get("error") else ""
     click.echo(f"logged in to {name}, which is {server['state']}{why}")
@@ -136,10 +138,6 @@ def logout(name: str, config: str | None) -> None:
 # ── daemon or alone ─────────────────────────────────────────────────────────────────────────────
 
 
-class Failure(Exception):
-    """What was asked for was refused; the message says why."""
-
-
 def through(config: str | None, act: Callable[[Ask], Any]) -> Any:
     """What `act` gives, with a way to ask the running daemon or else one that lives for this."""
     from mcpproxy.cli import local
@@ -150,15 +148,11 @@ def through(config: str | None, act: Callable[[Ask], Any]) -> Any:
     running = daemon
 
     def ask(verb: str, path: str, body: Any = None) -> Any:
-        try:
-            status, answer = local.request(running, verb, path, body, timeout=SECONDS)
-        except local.NoAnswer as error:
-            raise Failure(str(error)) from error
-        return data(status, answer)
+        return data(*local.request(running, verb, path, body, timeout=SECONDS))
 
     try:
         return act(ask)
-    except Failure as error:
+    except (Failure, local.NoAnswer) as error:
         refuse(str(error))
 
 
@@ -191,10 +185,3 @@ def alone(config: str | None, act: Callable[[Ask], Any]) -> Any:
     if found is None:
         sys.exit(INTERRUPTED)
     return found
-
-
-def data(status: int, answer: dict[str, Any]) -> Any:
-    if status != 200:
-        said = answer.get("error")
-        raise Failure(str(said.get("message") if isinstance(said, dict) else said))
-    return answer["data"]

@@ -13,8 +13,8 @@ import click
 from mcpproxy import jsonc
 from mcpproxy.cli.codecache import cache
 from mcpproxy.cli.options import config_option, json_option, log_level_option
+from mcpproxy.cli.telling import FAILED, INTERRUPTED, refuse, show_json
 
-RAN_AND_FAILED, NOTHING_RUN, INTERRUPTED = 1, 2, 130
 SPARE_SECONDS = 10.0
 MAX_TIMEOUT_MS = 600_000
 
@@ -114,11 +114,6 @@ def execute(
     run(body, config, log_level)
 
 
-def refuse(message: str) -> NoReturn:
-    click.echo(f"mcpproxy: {message}", err=True)
-    sys.exit(NOTHING_RUN)
-
-
 def text_of(file: str, option: str) -> str:
     try:
         return Path(file).read_bytes().decode()  # with its line ends as they are
@@ -159,16 +154,14 @@ def run(body: dict[str, Any], config: str | None, log_level: str | None) -> NoRe
             )
             refused = 400 <= status < 500
     except local.NoAnswer as error:
-        click.echo(f"mcpproxy: {error}", err=True)
-        sys.exit(RAN_AND_FAILED)
+        refuse(str(error), FAILED)
     except KeyboardInterrupt:
         click.echo("interrupted; the script was told to stop", err=True)
         sys.exit(INTERRUPTED)
     show(envelope)
     if refused:
-        click.echo(f"mcpproxy: {envelope['error']['message']}", err=True)
-        sys.exit(NOTHING_RUN)
-    sys.exit(0 if envelope["ok"] else RAN_AND_FAILED)
+        refuse(envelope["error"]["message"])
+    sys.exit(0 if envelope["ok"] else FAILED)
 
 
 def show(envelope: dict[str, Any]) -> None:
@@ -261,7 +254,7 @@ def list_scripts(output: str, config: str | None) -> None:
             refuse(f"the daemon refused the listing: {answer.get('error')}")
         found = answer["data"]
     if output == "json":
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        show_json(found)
     elif output == "yaml":
         import yaml
 

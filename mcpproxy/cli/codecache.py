@@ -8,15 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcpproxy.cli.asking import ask
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.upstream import (
-    ask,
-    refuse,
-    show_json,
-    show_table,
-    visible,
-    visible_lines,
-)
+from mcpproxy.cli.telling import refuse, show_json, show_table, visible, visible_lines
 
 if TYPE_CHECKING:
     from mcpproxy.keptcode import KeptCode
@@ -152,7 +146,6 @@ def in_file(config: str | None, act: Callable[[KeptCode, Any], Any]) -> Callable
         from mcpproxy.catalog import EMPTY
         from mcpproxy.cli.local import places_of
         from mcpproxy.codecache import CodeCache
-        from mcpproxy.errors import Refused
         from mcpproxy.keptcode import KeptCode
         from mcpproxy.policy import LOCAL
 
@@ -160,8 +153,6 @@ def in_file(config: str | None, act: Callable[[KeptCode, Any], Any]) -> Callable
         stored = CodeCache(places_of(config).code_cache)
         try:
             return act(KeptCode(stored, lambda: EMPTY, lambda caller: EMPTY), LOCAL)
-        except Refused as error:
-            refuse(str(error))
         finally:
             stored.close()
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import click
 
-NOT_RUN, BAD_CONFIG = 2, 4
+from mcpproxy.cli.telling import BAD_CONFIG, NOT_RUN
 
 F = TypeVar("F", bound=Callable[..., object])
 

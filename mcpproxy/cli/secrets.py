@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 import click
 
+from mcpproxy.cli.asking import ask
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.upstream import ask, refuse, show_json, show_table
+from mcpproxy.cli.telling import refuse, show_json, show_table
 
 if TYPE_CHECKING:
     from mcpproxy.vault import Vault
@@ -135,11 +136,8 @@ def by_ourselves(config: str | None, verb: Callable[[Vault], Any]) -> Callable[[
 
     def alone() -> Any:
         from mcpproxy.cli.local import places_of
-        from mcpproxy.vault import Vault, VaultError
+        from mcpproxy.vault import Vault
 
-        try:
-            return verb(Vault(places_of(config).state))
-        except VaultError as error:
-            refuse(str(error))
+        return verb(Vault(places_of(config).state))
 
     return alone

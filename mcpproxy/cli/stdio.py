@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -62,9 +61,9 @@ def downward(line: socket.socket, ended: threading.Event) -> None:
 def stand_alone(config: str | None, log_level: str | None) -> None:
     """Be the daemon, for the client on the standard streams."""
     import anyio
-    import click
 
     from mcpproxy import paths, settings
+    from mcpproxy.cli.telling import BAD_CONFIG, refuse
     from mcpproxy.errors import SettingsError
     from mcpproxy.serve import serve_one, set_up_logs
 
@@ -78,5 +77,4 @@ def stand_alone(config: str | None, log_level: str | None) -> None:
             anyio.run(serve_one, loaded, os.environ, theirs, backend_options={"use_uvloop": True})
         carrier.join(LAST_SECONDS)  # what was answered last is still on its way to the client
     except SettingsError as error:
-        click.echo(f"mcpproxy: {error}", err=True)
-        sys.exit(4)
+        refuse(str(error), BAD_CONFIG)

@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 import click
 
+from mcpproxy.cli.asking import ask
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.upstream import ask, refuse, show_json, show_table
+from mcpproxy.cli.telling import refuse, show_json, show_table
 
 if TYPE_CHECKING:
     from mcpproxy.tokens import Tokens
@@ -158,13 +159,9 @@ def alone(
 
     def done() -> Any:
         from mcpproxy.cli.local import places_of
-        from mcpproxy.errors import Refused
         from mcpproxy.tokens import Tokens
 
-        try:
-            found = verb(Tokens(places_of(config).state))
-        except Refused as error:
-            refuse(str(error))
+        found = verb(Tokens(places_of(config).state))
         if change is not None:
             put_on_record(config, change, found)
         return found

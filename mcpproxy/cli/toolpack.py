@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mcpproxy.cli.options import output_option
-from mcpproxy.cli.upstream import refuse, show_json
+from mcpproxy.cli.telling import refuse, show_json
 
 if TYPE_CHECKING:
     from mcpproxy.upstream.toolpack.reading import Pack

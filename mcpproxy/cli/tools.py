@@ -14,12 +14,19 @@ import click
 
 from mcpproxy.cli.code import json_object, text_of
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.upstream import refuse, show_json, show_table, visible
+from mcpproxy.cli.telling import (
+    FAILED,
+    INTERRUPTED,
+    NOT_RUN,
+    refuse,
+    show_json,
+    show_table,
+    visible,
+)
 
 TOOLS = "/api/v1/tools"
 LOOKING_SECONDS = 60.0
 CALLING_SECONDS = 630.0
-FAILED, NOT_RUN, INTERRUPTED = 1, 2, 130
 REACHED = frozenset({500, 502, 504})
 """Statuses after which a call may have had its effect; all others refuse it before."""
 
@@ -227,8 +234,7 @@ def reach(
         seconds = LOOKING_SECONDS if body is None else CALLING_SECONDS
         return local.fetch(daemon, verb, path, body, timeout=seconds)
     except local.NoAnswer as error:
-        click.echo(f"mcpproxy: {error}", err=True)
-        sys.exit(FAILED)
+        refuse(str(error), FAILED)
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
         sys.exit(INTERRUPTED)
@@ -261,8 +267,7 @@ def alone(
 def fail(answer: dict[str, Any], status: int) -> NoReturn:
     error = answer.get("error")
     said = error.get("message") if isinstance(error, dict) else error
-    click.echo(f"mcpproxy: {for_people(str(said))}", err=True)
-    sys.exit(FAILED if status in REACHED else NOT_RUN)
+    refuse(for_people(str(said)), FAILED if status in REACHED else NOT_RUN)
 
 
 def for_people(said: str) -> str:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcpproxy.cli.asking import ask
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.upstream import ask, path_of, refuse, show_json
+from mcpproxy.cli.telling import show_json
+from mcpproxy.cli.upstream import path_of
 
 if TYPE_CHECKING:
     from mcpproxy.trust import Trust
@@ -114,7 +116,7 @@ def standing_alone(
 
         from mcpproxy import paths, settings
         from mcpproxy.daemon import open_daemon
-        from mcpproxy.errors import Refused, SettingsError
+        from mcpproxy.errors import Refused
         from mcpproxy.serve import set_up_logs
         from mcpproxy.trust import Trust
 
@@ -131,12 +133,9 @@ def standing_alone(
             return found
 
         click.echo("no daemon answers for this configuration: doing it here", err=True)
-        try:
-            loaded = settings.load(paths.config_file(config), os.environ, create=config is None)
-            set_up_logs("error", None)
-            return anyio.run(run)
-        except (Refused, SettingsError) as error:
-            refuse(str(error))
+        loaded = settings.load(paths.config_file(config), os.environ, create=config is None)
+        set_up_logs("error", None)
+        return anyio.run(run)
 
     return alone
 

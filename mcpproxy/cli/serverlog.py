@@ -1,0 +1,58 @@
+"""`mcpproxy upstream logs`: what a server says on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from mcpproxy.cli.options import config_option
+from mcpproxy.cli.telling import refuse, visible_lines
+
+LOOK_SECONDS = 0.3
+
+
+@click.command()
+@click.argument("name")
+@click.option("--tail", "count", type=click.IntRange(1, 10_000), default=100, help="Lines to show.")
+@click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@config_option
+def logs(name: str, count: int, follow: bool, config: str | None) -> None:
+    """Show what a server says on stderr."""
+    from mcpproxy import entries, tail
+    from mcpproxy.cli import local
+    from mcpproxy.paths import server_log
+
+    known = [each for _, each, _ in entries.listed(local.document(config))]
+    if name not in known:
+        refuse(entries.no_server(name, known))
+    path = server_log(local.places_of(config).logs, name)
+    size = path.stat().st_size if path.exists() else 0
+    shown = visible_lines if sys.stdout.isatty() else str
+    for line in tail.tail(path, count, size):
+        click.echo(shown(line))
+    if follow:
+        for text in following(path, size):
+            click.echo(shown(text), nl=False)
+    elif not path.exists():
+        click.echo(f"{name} has said nothing yet ({path})", err=True)
+
+
+def following(path: Path, position: int) -> Iterator[str]:
+    """What a log has after a position, and gets; though the log is moved away and begun anew."""
+    inode = path.stat().st_ino if path.exists() else None
+    while True:
+        if path.exists():
+            found = path.stat()
+            if found.st_ino != inode or found.st_size < position:
+                position, inode = 0, found.st_ino
+            if found.st_size > position:
+                with path.open("rb") as file:
+                    file.seek(position)
+                    data = file.read()
+                position += len(data)
+                yield data.decode("utf-8", "replace")
+        time.sleep(LOOK_SECONDS)

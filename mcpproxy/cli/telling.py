@@ -1,0 +1,49 @@
+"""What a command says, and the status with which it leaves.
+
+Answers go to stdout, everything else to stderr. What servers say of themselves is made harmless
+before a terminal gets it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+FAILED, NOT_RUN, BAD_CONFIG, INTERRUPTED = 1, 2, 4, 130
+"""It ran and failed; nothing was run; `serve` and `stdio` can't use the configuration; Ctrl-C."""
+
+
+def refuse(message: str, status: int = NOT_RUN) -> NoReturn:
+    """Say why it can't be done, and leave."""
+    click.echo(f"mcpproxy: {message}", err=True)
+    sys.exit(status)
+
+
+def show_json(found: Any) -> None:
+    click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+
+
+def visible(text: str) -> str:
+    """A line for a terminal, which what servers say of themselves must not control."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def visible_lines(text: str) -> str:
+    """The same for several lines."""
+    return "\n".join(map(visible, text.expandtabs().split("\n")))
+
+
+def show_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], none: str = "") -> None:
+    """Columns as wide as they must be; the last may be any width. `none` says why there are no rows."""
+    if none and not rows:
+        click.echo(none, err=True)
+        return
+    rows = [tuple(visible(cell) for cell in row) for row in rows]
+    widths = [max(len(row[n]) for row in (head, *rows)) for n in range(len(head) - 1)]
+    for row in (head, *rows):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        click.echo("  ".join([*cells, row[-1]]).rstrip())
