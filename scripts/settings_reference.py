@@ -26,7 +26,7 @@ from mcpproxy.settings import (
 HEAD = """\
 # Settings
 
-Made by `scripts/reference` from `mcpproxy/settings.py`; changes belong there.
+Made by `scripts/reference` from `mcpproxy/settings/sections.py`; changes belong there.
 
 The configuration is one JSON file, `~/.mcpproxy/mcp_config.json` unless `--config` names another.
 Comments (`//`, `/* */`) and trailing commas are allowed. Unknown keys are kept and named in a warning.

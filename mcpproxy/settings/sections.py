@@ -1,21 +1,10 @@
-"""The configuration: each setting is defined, checked and documented here, once.
-
-The file is shared with other tools, so keys that we don't know are kept and named in a warning. A
-wrong type is an error that names the path and the value. One server that can't be used as written
-is left out and reported; it never keeps the others from running.
-"""
+"""What can be set: each setting is defined and documented here, once, and values are checked by type."""
 
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
-import secrets
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
-from urllib.parse import urlsplit
+from typing import Annotated, Literal
 
 from pydantic import (
     BaseModel,
@@ -24,14 +13,9 @@ from pydantic import (
     Field,
     SecretStr,
     Strict,
-    ValidationError,
 )
 
-from mcpproxy import edit, jsonc
-from mcpproxy.errors import SettingsError
-from mcpproxy.paths import Places, places, private_directory, replace_file
 from mcpproxy.profiles import by_name
-from mcpproxy.redaction import SECRETS
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -58,9 +42,6 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="allow", strict=True, use_attribute_docstrings=True
     )
-
-
-SectionT = TypeVar("SectionT", bound=Section)
 
 
 class Concurrency(Section):
@@ -286,237 +267,3 @@ def split_listen(listen: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f'must be HOST:PORT such as "127.0.0.1:8080", not "{listen}"')
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """Settings, and what was to be said about their source."""
-
-    settings: Settings
-    places: Places
-    warnings: list[str] = field(default_factory=list)
-    server_errors: dict[str, str] = field(default_factory=dict)
-    """Servers that were left out, by name (or by place in the file), and why."""
-    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    overrides: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What beats the file, when it is read anew, too."""
-
-
-def load(
-    path: Path,
-    environ: Mapping[str, str],
-    overrides: Mapping[str, Any] | None = None,
-    *,
-    create: bool = False,
-) -> Loaded:
-    """The settings of a file; flags (`overrides`) beat the environment beats the file.
-
-    With `create`, a file that isn't there is made, with a key. Raises `SettingsError`.
-    """
-    if create and not path.exists():
-        _create(path)
-    text = read(path)
-    document = parse(path, text)
-    if document.get("api_key", "") == "":
-        write(path, edit.put(text, ("api_key",), secrets.token_hex(32)))
-        document = parse(path, read(path))
-    return check(path, document, environ, overrides)
-
-
-def check(
-    path: Path,
-    document: Mapping[str, Any],
-    environ: Mapping[str, str],
-    overrides: Mapping[str, Any] | None = None,
-) -> Loaded:
-    """The settings of a document that is, or will be, in a file. Raises `SettingsError`."""
-    document = dict(document)
-    warnings: list[str] = []
-    errors: dict[str, str] = {}
-    document["mcpServers"] = list(_servers(document.get("mcpServers", []), errors, warnings))
-    for name, variable in (("listen", "LISTEN"), ("api_key", "API_KEY"), ("data_dir", "DATA_DIR")):
-        if value := environ.get(f"MCPPROXY_{variable}"):
-            document[name] = value
-    document |= {name: value for name, value in (overrides or {}).items() if value is not None}
-    document.pop("servers", None)
-    try:
-        settings = _checked(Settings, document, "", warnings)
-        split_listen(settings.listen)
-    except SettingsError as error:
-        raise SettingsError(f"{path}: {error}") from error
-    except ValueError as error:
-        raise SettingsError(f"{path}: listen {error}") from error
-    SECRETS.add(settings.api_key.get_secret_value(), "(api_key)")
-    warnings += [f"server '{name}' is left out: {reason}" for name, reason in errors.items()]
-    known = {server.name for server in settings.servers} | errors.keys()
-    warnings += [
-        f"profile '{name}' names the server '{each}', which is not configured"
-        for name, servers in settings.profiles.items()
-        for each in servers
-        if each not in known
-    ]
-    data_dir = Path(settings.data_dir) if settings.data_dir else None
-    return Loaded(settings, places(path, data_dir), warnings, errors, environ, overrides or {})
-
-
-def read(path: Path) -> str:
-    """The text of a file, its line ends as they are. Raises `SettingsError`."""
-    try:
-        return path.read_bytes().decode()
-    except FileNotFoundError as error:
-        raise SettingsError(
-            f"there is no configuration at {path}: give another with --config"
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} can't be read: {error}") from error
-
-
-def parse(path: Path, text: str) -> dict[str, Any]:
-    """The document in a file's text. Raises `SettingsError`."""
-    try:
-        document = jsonc.loads(text)
-    except ValueError as error:
-        raise SettingsError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise SettingsError(f'{path} must hold a JSON object, such as {{"mcpServers": []}}')
-    return document
-
-
-def write(path: Path, text: str) -> None:
-    """Replace a file at once, readable by this user alone; where it is a link, what that leads to.
-
-    Raises `SettingsError`.
-    """
-    try:
-        replace_file(path.resolve(), text.encode())
-    except OSError as error:
-        raise SettingsError(f"{path} can't be written: {error}") from error
-
-
-def _create(path: Path) -> None:
-    try:
-        private_directory(path.parent)
-    except OSError as error:
-        raise SettingsError(f"{path} can't be written: {error}") from error
-    write(path, json.dumps({"listen": "127.0.0.1:8080", "mcpServers": []}, indent=2) + "\n")
-
-
-def _servers(
-    found: object, errors: dict[str, str], warnings: list[str]
-) -> Iterator[ServerSettings]:
-    """The servers that can be used; the others go to `errors`."""
-    if isinstance(found, dict):
-        entries = [(f'mcpServers["{name}"]', entry, name) for name, entry in found.items()]
-    elif isinstance(found, list):
-        entries = [(f"mcpServers[{n}]", entry, None) for n, entry in enumerate(found)]
-    else:
-        raise SettingsError(
-            f"mcpServers must be an array or an object, not {json.dumps(found)[:80]}"
-        )
-    seen: set[str] = set()
-    for path, entry, key in entries:
-        if not isinstance(entry, dict):
-            errors[key or path] = f"{path} must be an object, not {json.dumps(entry)[:80]}"
-            continue
-        entry = {"name": key, **entry} if key is not None else dict(entry)
-        if entry.get("type") and "protocol" not in entry:  # as other clients call it
-            entry["protocol"] = entry.pop("type")
-        name = entry["name"] if isinstance(entry.get("name"), str) and entry["name"] else path
-        try:
-            server = _checked(ServerSettings, entry, path, warnings)
-            _usable(server, path)
-        except SettingsError as error:
-            errors[name] = str(error)
-            continue
-        if server.name in seen:
-            errors[f"{server.name} ({path})"] = (
-                f"{path}: another server is called '{server.name}'; rename one"
-            )
-            continue
-        seen.add(server.name)
-        yield server
-
-
-def _usable(server: ServerSettings, path: str) -> None:
-    if ":" in server.name:
-        raise SettingsError(f"{path}.name '{server.name}' must not contain ':'")
-    if server.command is not None and not server.command.strip():
-        raise SettingsError(f"{path}.command of '{server.name}' is empty; give a program, or a url")
-    if server.protocol == "toolpack":
-        if server.directory is None or not server.directory.startswith(("/", "~/", "${env:")):
-            raise SettingsError(
-                f"{path}.directory of '{server.name}' must be the absolute path of its tool files, "
-                f"not {json.dumps(server.directory)}"
-            )
-        return
-    if server.protocol == "openapi":
-        _usable_document(server, path)
-        return
-    if server.command is None and server.url is None:
-        raise SettingsError(f"{path}: server '{server.name}' has neither command nor url; give one")
-    if server.protocol == "stdio" and server.command is None:
-        raise SettingsError(f"{path}: server '{server.name}' has protocol stdio and no command")
-    if server.protocol in ("http", "streamable-http", "sse") and server.url is None:
-        raise SettingsError(
-            f"{path}: server '{server.name}' has protocol {server.protocol} and no url"
-        )
-    if server.url is not None:
-        parts = urlsplit(server.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SettingsError(
-                f"{path}.url of '{server.name}' must begin with http:// or https://, not '{server.url}'"
-            )
-
-
-def _usable_document(server: ServerSettings, path: str) -> None:
-    starts = ("/", "~/", "${env:", "http://", "https://")
-    if server.document is None or not server.document.startswith(starts):
-        raise SettingsError(
-            f"{path}.document of '{server.name}' must be a URL or an absolute path, "
-            f"not {json.dumps(server.document)}"
-        )
-    if server.base_url is not None and not server.base_url.startswith(
-        ("http://", "https://", "${env:")
-    ):
-        raise SettingsError(
-            f"{path}.base_url of '{server.name}' must begin with http:// or https://"
-        )
-
-
-def _checked(
-    model: type[SectionT], document: Mapping[str, Any], path: str, warnings: list[str]
-) -> SectionT:
-    """The section, with unknown keys named in `warnings`. Raises `SettingsError` with path and value."""
-    try:
-        section = model.model_validate(document)
-    except ValidationError as error:
-        raise SettingsError("; ".join(_faults(error, path))) from error
-    warnings += [
-        f"unknown setting '{name}' is kept and has no effect here"
-        for name in _unknown(section, path)
-    ]
-    return section
-
-
-def _unknown(section: Section, path: str) -> Iterator[str]:
-    prefix = f"{path}." if path else ""
-    for name in section.model_extra or {}:
-        yield prefix + name
-    for name, value in section:
-        if isinstance(value, Section):
-            yield from _unknown(value, prefix + name)
-
-
-def _faults(error: ValidationError, path: str) -> Iterator[str]:
-    for fault in error.errors(include_url=False)[:5]:
-        where = path
-        for part in fault["loc"]:
-            where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else str(part)
-        secret = any(word in where for word in ("key", "headers", "env", "auth"))
-        value = (
-            ""
-            if secret or fault["type"] == "missing"
-            else f" (it is {json.dumps(fault['input'], default=str)[:80]})"
-        )
-        message = fault["msg"].removeprefix("Value error, ")
-        yield f"{where}: {message[:1].lower()}{message[1:]}{value}"

@@ -1,0 +1,32 @@
+"""The configuration: what can be set (`sections`), and how it comes from the file (`loading`)."""
+
+from __future__ import annotations
+
+from mcpproxy.settings.loading import Loaded, check, load, parse, read, write
+from mcpproxy.settings.sections import (
+    Ceilings,
+    Concurrency,
+    Logging,
+    OAuth,
+    Section,
+    ServerSettings,
+    Settings,
+    split_listen,
+)
+
+__all__ = [
+    "Ceilings",
+    "Concurrency",
+    "Loaded",
+    "Logging",
+    "OAuth",
+    "Section",
+    "ServerSettings",
+    "Settings",
+    "check",
+    "load",
+    "parse",
+    "read",
+    "split_listen",
+    "write",
+]

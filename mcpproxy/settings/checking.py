@@ -1,0 +1,144 @@
+"""A document held against what can be set: what can be used of it, and what is to be said of the rest.
+
+A wrong type is an error that names the path and the value; a key that we don't know is a warning.
+One server that can't be used as written is left out, and never keeps the others from running.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from mcpproxy.errors import SettingsError
+from mcpproxy.settings.sections import Section, ServerSettings
+
+SectionT = TypeVar("SectionT", bound=Section)
+
+
+def checked(
+    model: type[SectionT], document: Mapping[str, Any], path: str, warnings: list[str]
+) -> SectionT:
+    """The section, with unknown keys named in `warnings`. Raises `SettingsError` with path and value."""
+    try:
+        section = model.model_validate(document)
+    except ValidationError as error:
+        raise SettingsError("; ".join(_faults(error, path))) from error
+    warnings += [
+        f"unknown setting '{name}' is kept and has no effect here"
+        for name in _unknown(section, path)
+    ]
+    return section
+
+
+def _unknown(section: Section, path: str) -> Iterator[str]:
+    prefix = f"{path}." if path else ""
+    for name in section.model_extra or {}:
+        yield prefix + name
+    for name, value in section:
+        if isinstance(value, Section):
+            yield from _unknown(value, prefix + name)
+
+
+def _faults(error: ValidationError, path: str) -> Iterator[str]:
+    for fault in error.errors(include_url=False)[:5]:
+        where = path
+        for part in fault["loc"]:
+            where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else str(part)
+        secret = any(word in where for word in ("key", "headers", "env", "auth"))
+        value = (
+            ""
+            if secret or fault["type"] == "missing"
+            else f" (it is {json.dumps(fault['input'], default=str)[:80]})"
+        )
+        message = fault["msg"].removeprefix("Value error, ")
+        yield f"{where}: {message[:1].lower()}{message[1:]}{value}"
+
+
+# ── servers ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def servers(found: object, errors: dict[str, str], warnings: list[str]) -> Iterator[ServerSettings]:
+    """The servers that can be used; the others go to `errors`, by name, each with the reason.
+
+    Raises `SettingsError` where `found` is neither an array nor an object.
+    """
+    if isinstance(found, dict):
+        entries = [(f'mcpServers["{name}"]', entry, name) for name, entry in found.items()]
+    elif isinstance(found, list):
+        entries = [(f"mcpServers[{n}]", entry, None) for n, entry in enumerate(found)]
+    else:
+        raise SettingsError(
+            f"mcpServers must be an array or an object, not {json.dumps(found)[:80]}"
+        )
+    seen: set[str] = set()
+    for path, entry, key in entries:
+        if not isinstance(entry, dict):
+            errors[key or path] = f"{path} must be an object, not {json.dumps(entry)[:80]}"
+            continue
+        entry = {"name": key, **entry} if key is not None else dict(entry)
+        if entry.get("type") and "protocol" not in entry:  # as other clients call it
+            entry["protocol"] = entry.pop("type")
+        name = entry["name"] if isinstance(entry.get("name"), str) and entry["name"] else path
+        try:
+            server = checked(ServerSettings, entry, path, warnings)
+            _usable(server, path)
+        except SettingsError as error:
+            errors[name] = str(error)
+            continue
+        if server.name in seen:
+            errors[f"{server.name} ({path})"] = (
+                f"{path}: another server is called '{server.name}'; rename one"
+            )
+            continue
+        seen.add(server.name)
+        yield server
+
+
+def _usable(server: ServerSettings, path: str) -> None:
+    if ":" in server.name:
+        raise SettingsError(f"{path}.name '{server.name}' must not contain ':'")
+    if server.command is not None and not server.command.strip():
+        raise SettingsError(f"{path}.command of '{server.name}' is empty; give a program, or a url")
+    if server.protocol == "toolpack":
+        if server.directory is None or not server.directory.startswith(("/", "~/", "${env:")):
+            raise SettingsError(
+                f"{path}.directory of '{server.name}' must be the absolute path of its tool files, "
+                f"not {json.dumps(server.directory)}"
+            )
+        return
+    if server.protocol == "openapi":
+        _usable_document(server, path)
+        return
+    if server.command is None and server.url is None:
+        raise SettingsError(f"{path}: server '{server.name}' has neither command nor url; give one")
+    if server.protocol == "stdio" and server.command is None:
+        raise SettingsError(f"{path}: server '{server.name}' has protocol stdio and no command")
+    if server.protocol in ("http", "streamable-http", "sse") and server.url is None:
+        raise SettingsError(
+            f"{path}: server '{server.name}' has protocol {server.protocol} and no url"
+        )
+    if server.url is not None:
+        parts = urlsplit(server.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise SettingsError(
+                f"{path}.url of '{server.name}' must begin with http:// or https://, not '{server.url}'"
+            )
+
+
+def _usable_document(server: ServerSettings, path: str) -> None:
+    starts = ("/", "~/", "${env:", "http://", "https://")
+    if server.document is None or not server.document.startswith(starts):
+        raise SettingsError(
+            f"{path}.document of '{server.name}' must be a URL or an absolute path, "
+            f"not {json.dumps(server.document)}"
+        )
+    if server.base_url is not None and not server.base_url.startswith(
+        ("http://", "https://", "${env:")
+    ):
+        raise SettingsError(
+            f"{path}.base_url of '{server.name}' must begin with http:// or https://"
+        )

@@ -1,0 +1,133 @@
+"""From the file to settings: read, checked, and where something is missing made.
+
+The file is shared with other tools, so whatever we don't know in it is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mcpproxy import edit, jsonc
+from mcpproxy.errors import SettingsError
+from mcpproxy.paths import Places, places, private_directory, replace_file
+from mcpproxy.redaction import SECRETS
+from mcpproxy.settings.checking import checked, servers
+from mcpproxy.settings.sections import Settings, split_listen
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings, and what was to be said about their source."""
+
+    settings: Settings
+    places: Places
+    warnings: list[str] = field(default_factory=list)
+    server_errors: dict[str, str] = field(default_factory=dict)
+    """Servers that were left out, by name (or by place in the file), and why."""
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    overrides: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What beats the file, when it is read anew, too."""
+
+
+def load(
+    path: Path,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    create: bool = False,
+) -> Loaded:
+    """The settings of a file; flags (`overrides`) beat the environment beats the file.
+
+    With `create`, a file that isn't there is made, with a key. Raises `SettingsError`.
+    """
+    if create and not path.exists():
+        _create(path)
+    text = read(path)
+    document = parse(path, text)
+    if document.get("api_key", "") == "":
+        write(path, edit.put(text, ("api_key",), secrets.token_hex(32)))
+        document = parse(path, read(path))
+    return check(path, document, environ, overrides)
+
+
+def check(
+    path: Path,
+    document: Mapping[str, Any],
+    environ: Mapping[str, str],
+    overrides: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """The settings of a document that is, or will be, in a file. Raises `SettingsError`."""
+    document = dict(document)
+    warnings: list[str] = []
+    errors: dict[str, str] = {}
+    document["mcpServers"] = list(servers(document.get("mcpServers", []), errors, warnings))
+    for name, variable in (("listen", "LISTEN"), ("api_key", "API_KEY"), ("data_dir", "DATA_DIR")):
+        if value := environ.get(f"MCPPROXY_{variable}"):
+            document[name] = value
+    document |= {name: value for name, value in (overrides or {}).items() if value is not None}
+    document.pop("servers", None)
+    try:
+        settings = checked(Settings, document, "", warnings)
+        split_listen(settings.listen)
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from error
+    except ValueError as error:
+        raise SettingsError(f"{path}: listen {error}") from error
+    SECRETS.add(settings.api_key.get_secret_value(), "(api_key)")
+    warnings += [f"server '{name}' is left out: {reason}" for name, reason in errors.items()]
+    known = {server.name for server in settings.servers} | errors.keys()
+    warnings += [
+        f"profile '{name}' names the server '{each}', which is not configured"
+        for name, names in settings.profiles.items()
+        for each in names
+        if each not in known
+    ]
+    data_dir = Path(settings.data_dir) if settings.data_dir else None
+    return Loaded(settings, places(path, data_dir), warnings, errors, environ, overrides or {})
+
+
+def read(path: Path) -> str:
+    """The text of a file, its line ends as they are. Raises `SettingsError`."""
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError as error:
+        raise SettingsError(
+            f"there is no configuration at {path}: give another with --config"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} can't be read: {error}") from error
+
+
+def parse(path: Path, text: str) -> dict[str, Any]:
+    """The document in a file's text. Raises `SettingsError`."""
+    try:
+        document = jsonc.loads(text)
+    except ValueError as error:
+        raise SettingsError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise SettingsError(f'{path} must hold a JSON object, such as {{"mcpServers": []}}')
+    return document
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file at once, readable by this user alone; where it is a link, what that leads to.
+
+    Raises `SettingsError`.
+    """
+    try:
+        replace_file(path.resolve(), text.encode())
+    except OSError as error:
+        raise SettingsError(f"{path} can't be written: {error}") from error
+
+
+def _create(path: Path) -> None:
+    try:
+        private_directory(path.parent)
+    except OSError as error:
+        raise SettingsError(f"{path} can't be written: {error}") from error
+    write(path, json.dumps({"listen": "127.0.0.1:8080", "mcpServers": []}, indent=2) + "\n")
