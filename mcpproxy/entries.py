@@ -51,10 +51,11 @@ def no_server(name: str, known: list[str]) -> str:
 
 
 def add(text: str, entry: Mapping[str, Any]) -> str:
-    """Raises `SettingsError` when its name is taken, or it has none."""
+    """Raises `SettingsError` when its name is taken, or it can't be used; that names the entry's own field."""
     name = entry.get("name")
     if not isinstance(name, str) or not name:
         raise SettingsError("name: the server needs a name, such as github")
+    settings.checked_server(entry, [])
     document = jsonc.loads(text)
     if any(name == found for _, found, _ in listed(document)):
         raise SettingsError(

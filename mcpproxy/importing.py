@@ -141,6 +141,8 @@ def _entry(
     if kind is not None and kind not in PROTOCOLS:
         raise Unusable(f"its type {kind!r} is not supported")
     url = entry.get("url") or entry.get("serverUrl")
+    if entry.get("command") and url and kind is None:
+        raise Unusable("it has both command and url, and no type that says which one is meant")
     if entry.get("command") and kind not in ("http", "sse"):
         made["command"] = text(entry["command"], "command")
         args = entry.get("args") or []

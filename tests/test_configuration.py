@@ -176,15 +176,21 @@ async def test_an_unknown_server_is_a_404_that_names_close_ones(app, method, pat
         ({"name": "one", "command": "x"}, "already"),
         ({"name": "a:b", "command": "x"}, "':'"),
         ({"name": "two"}, "neither command nor url"),
-        ({"name": "two", "command": "x", "args": "y"}, "args"),
-        ({"name": "two", "url": "ftp://x"}, "http://"),
-        ({"name": "two", "command": "x", "env": {"A": 1}}, "env.A"),
+        ({"name": "two", "command": "x", "args": "y"}, "args: "),
+        ({"name": "two", "command": "x", "args": ["y", 1]}, "args[1]: "),
+        ({"name": "two", "url": "ftp://x"}, "url of 'two' must begin with http://"),
+        (
+            {"name": "two", "command": "x", "url": "http://x"},
+            "server 'two' has both command and url",
+        ),
+        ({"name": "two", "command": "x", "env": {"A": 1}}, "env.A: "),
     ],
 )
 async def test_an_entry_that_can_not_be_used_is_refused_and_not_written(app, file, entry, said):
     answer = await post(app, SERVERS, entry)
     assert answer.status == 400
     assert said in answer.body["error"]["message"]
+    assert "mcpServers" not in answer.body["error"]["message"]  # which isn't in what was sent
     assert file.read_text(encoding="utf-8") == FILE
 
 

@@ -96,6 +96,7 @@ def test_claude_code_s_variables_and_projects():
         ({"command": "x", "env": {"A": "${command:pick}"}}, "command:pick"),
         ({"type": "ws", "url": "ws://x"}, "'ws'"),
         ({}, "neither command nor url"),
+        ({"command": "x", "url": "http://x"}, "both command and url"),
         ("text", "no object"),
         ({"command": "x", "args": "y"}, "args"),
         ({"command": "x", "args": [{}]}, "args[0]"),

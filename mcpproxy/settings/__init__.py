@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mcpproxy.settings.checking import checked_server
 from mcpproxy.settings.loading import Loaded, check, load, parse, read, write
 from mcpproxy.settings.sections import (
     Ceilings,
@@ -24,6 +25,7 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "check",
+    "checked_server",
     "load",
     "parse",
     "read",

@@ -79,13 +79,10 @@ def servers(found: object, errors: dict[str, str], warnings: list[str]) -> Itera
         if not isinstance(entry, dict):
             errors[key or path] = f"{path} must be an object, not {json.dumps(entry)[:80]}"
             continue
-        entry = {"name": key, **entry} if key is not None else dict(entry)
-        if entry.get("type") and "protocol" not in entry:  # as other clients call it
-            entry["protocol"] = entry.pop("type")
+        entry = {"name": key, **entry} if key is not None else entry
         name = entry["name"] if isinstance(entry.get("name"), str) and entry["name"] else path
         try:
-            server = checked(ServerSettings, entry, path, warnings)
-            _usable(server, path)
+            server = checked_server(entry, warnings, path)
         except SettingsError as error:
             errors[name] = str(error)
             continue
@@ -98,47 +95,68 @@ def servers(found: object, errors: dict[str, str], warnings: list[str]) -> Itera
         yield server
 
 
-def _usable(server: ServerSettings, path: str) -> None:
+def checked_server(entry: Mapping[str, Any], warnings: list[str], path: str = "") -> ServerSettings:
+    """The settings of one entry. Raises `SettingsError` that names the field below `path`."""
+    if entry.get("type") and "protocol" not in entry:  # as other clients call it
+        entry = {**entry, "protocol": entry["type"]}
+        del entry["type"]
+    server = checked(ServerSettings, entry, path, warnings)
+    for name, fault in _unusable(server):
+        where = ".".join(filter(None, (path, name)))
+        raise SettingsError(f"{where}{' ' if name else ': '}{fault}" if where else fault)
+    return server
+
+
+WAYS = ("command", "url", "directory", "document")
+"""Settings that say how a server is reached; each has one of them."""
+
+
+def _unusable(server: ServerSettings) -> Iterator[tuple[str, str]]:
+    """What is wrong with settings that are each of the right form: the field, if it is one's fault, and why."""
     if ":" in server.name:
-        raise SettingsError(f"{path}.name '{server.name}' must not contain ':'")
+        yield "name", f"'{server.name}' must not contain ':'"
+    ways = [way for way in WAYS if getattr(server, way) is not None]
+    if len(ways) > 1:
+        yield (
+            "",
+            f"server '{server.name}' has both {' and '.join(ways)}; only one of them can say how it is reached, "
+            "so remove what isn't meant",
+        )
     if server.command is not None and not server.command.strip():
-        raise SettingsError(f"{path}.command of '{server.name}' is empty; give a program, or a url")
+        yield "command", f"of '{server.name}' is empty; give a program, or a url"
     if server.protocol == "toolpack":
         if server.directory is None or not server.directory.startswith(("/", "~/", "${env:")):
-            raise SettingsError(
-                f"{path}.directory of '{server.name}' must be the absolute path of its tool files, "
-                f"not {json.dumps(server.directory)}"
+            yield (
+                "directory",
+                f"of '{server.name}' must be the absolute path of its tool files, "
+                f"not {json.dumps(server.directory)}",
             )
-        return
-    if server.protocol == "openapi":
-        _usable_document(server, path)
-        return
-    if server.command is None and server.url is None:
-        raise SettingsError(f"{path}: server '{server.name}' has neither command nor url; give one")
-    if server.protocol == "stdio" and server.command is None:
-        raise SettingsError(f"{path}: server '{server.name}' has protocol stdio and no command")
-    if server.protocol in ("http", "streamable-http", "sse") and server.url is None:
-        raise SettingsError(
-            f"{path}: server '{server.name}' has protocol {server.protocol} and no url"
-        )
-    if server.url is not None:
+    elif server.protocol == "openapi":
+        yield from _unusable_document(server)
+    elif server.command is None and server.url is None:
+        yield "", f"server '{server.name}' has neither command nor url; give one"
+    elif server.protocol == "stdio" and server.command is None:
+        yield "", f"server '{server.name}' has protocol stdio and no command"
+    elif server.protocol in ("http", "streamable-http", "sse") and server.url is None:
+        yield "", f"server '{server.name}' has protocol {server.protocol} and no url"
+    elif server.url is not None:
         parts = urlsplit(server.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SettingsError(
-                f"{path}.url of '{server.name}' must begin with http:// or https://, not '{server.url}'"
+            yield (
+                "url",
+                f"of '{server.name}' must begin with http:// or https://, not '{server.url}'",
             )
 
 
-def _usable_document(server: ServerSettings, path: str) -> None:
+def _unusable_document(server: ServerSettings) -> Iterator[tuple[str, str]]:
     starts = ("/", "~/", "${env:", "http://", "https://")
     if server.document is None or not server.document.startswith(starts):
-        raise SettingsError(
-            f"{path}.document of '{server.name}' must be a URL or an absolute path, "
-            f"not {json.dumps(server.document)}"
+        yield (
+            "document",
+            f"of '{server.name}' must be a URL or an absolute path, "
+            f"not {json.dumps(server.document)}",
         )
     if server.base_url is not None and not server.base_url.startswith(
         ("http://", "https://", "${env:")
     ):
-        raise SettingsError(
-            f"{path}.base_url of '{server.name}' must begin with http:// or https://"
-        )
+        yield "base_url", f"of '{server.name}' must begin with http:// or https://"
