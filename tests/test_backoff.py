@@ -12,10 +12,12 @@ from upstreams import stub
 
 from mcpproxy.upstream import link
 from mcpproxy.upstream.connection import Bell
-from mcpproxy.upstream.dial import Unreachable
+from mcpproxy.upstream.dial import Means
 from mcpproxy.upstream.grant import Grant
-from mcpproxy.upstream.link import Link, Terms
-from mcpproxy.upstream.references import References
+from mcpproxy.upstream.link import Link
+from mcpproxy.upstream.living import relist
+from mcpproxy.upstream.references import References, Unreachable
+from mcpproxy.upstream.terms import Terms
 from mcpproxy.upstream.warden import Warden
 
 
@@ -57,7 +59,8 @@ async def attempts(tmp_path, monkeypatch, number):
     monkeypatch.setattr(link, "dial", dial)
     async with anyio.create_task_group() as tasks:
         grant = Grant("stub", None, tasks, lambda *_, **__: None)
-        one = Link(stub(), Terms(), References({}), grant, tmp_path, Warden(-1), lambda: None)
+        means = Means(References({}), tmp_path, Warden(-1))
+        one = Link(stub(), Terms(), means, grant, lambda: None)
         tasks.start_soon(one.keep)
         await enough.wait()
         tasks.cancel_scope.cancel()
@@ -102,8 +105,9 @@ async def test_a_server_that_keeps_changing_its_list_is_asked_less_and_less(tmp_
     server = Restless(10)
     async with anyio.create_task_group() as tasks:
         grant = Grant("stub", None, tasks, lambda *_, **__: None)
-        one = Link(stub(), Terms(), References({}), grant, tmp_path, Warden(-1), lambda: None)
-        tasks.start_soon(one._relist, server, None)
+        means = Means(References({}), tmp_path, Warden(-1))
+        one = Link(stub(), Terms(), means, grant, lambda: None)
+        tasks.start_soon(relist, one, server, None)
         await server.enough.wait()
         tasks.cancel_scope.cancel()
     rests = [after - before for before, after in pairwise(server.at)]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpproxy.catalog import EMPTY, Catalog, Server, Tool
-from mcpproxy.upstream.link import merged
+from mcpproxy.upstream.listing import merged
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),

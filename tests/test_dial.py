@@ -29,7 +29,8 @@ from mcpproxy.errors import CallError
 from mcpproxy.redaction import SECRETS
 from mcpproxy.settings import ServerSettings
 from mcpproxy.upstream import link
-from mcpproxy.upstream.dial import program, refusal, retry_after, ways
+from mcpproxy.upstream.dial import program, ways
+from mcpproxy.upstream.reasons import refusal, retry_after
 from mcpproxy.upstream.references import References, Unreachable
 
 

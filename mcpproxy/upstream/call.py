@@ -13,14 +13,13 @@ from mcpproxy.errors import CallError
 from mcpproxy.upstream.connection import NO_ANSWER, Connection, Json
 from mcpproxy.upstream.link import Link
 from mcpproxy.upstream.patience import Patience
+from mcpproxy.upstream.reasons import FAILED
 
 Send = Callable[[Connection, Patience], Awaitable[Json]]
 """Makes the request on a connection; whoever it asks meanwhile is asked through the patience."""
 
 SESSION_GONE = ("Session not found", "Session terminated")
 """What a server says, with HTTP's 404, that has forgotten us; it has done nothing."""
-FAILED = "Server returned an error response"
-"""The SDK's word for any other status; the account of the line says which."""
 
 
 class Call:

@@ -7,10 +7,9 @@ import logging.handlers
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -24,6 +23,7 @@ from mcpproxy.paths import private_directory, server_log
 from mcpproxy.redaction import SECRET_NAME, SECRETS, in_address, in_option, likely
 from mcpproxy.upstream.grant import Bearer, Grant
 from mcpproxy.upstream.inside import open_inside
+from mcpproxy.upstream.reasons import BUSY, refusal, retry_after
 from mcpproxy.upstream.references import INHERITED, REFERENCE, References, Unreachable
 from mcpproxy.upstream.sse import open_sse
 from mcpproxy.upstream.stdio import Program, open_child
@@ -36,19 +36,13 @@ if TYPE_CHECKING:
 Way = Literal["stdio", "streamable-http", "sse", "toolpack", "openapi"]
 INSIDE: frozenset[Way] = frozenset({"toolpack", "openapi"})
 """Ways to a source in this process (`inside.py`)."""
+Note = Callable[[list[str]], None]
+"""Takes lines for a server's log."""
 
 PLAIN_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 """Headers whose values are no secrets; any other's may be."""
 
 LOG_BYTES = 5 * 2**20
-STATUS = {
-    401: "it wants other credentials (HTTP 401); check its headers",
-    403: "it refuses our credentials (HTTP 403); check its headers",
-    404: "there is nothing at its URL (HTTP 404); check the path",
-    429: "it has had too many requests (HTTP 429)",
-}
-
-BUSY = (429, 502, 503, 504)
 
 
 @dataclass(slots=True)
@@ -100,25 +94,6 @@ class Answered:
         )
 
 
-def refusal(status: int) -> str:
-    """What a status of HTTP says of a server, and what to do about it."""
-    kind = "it failed" if status >= 500 else "it refused our request"
-    return STATUS.get(status, f"{kind} (HTTP {status})")
-
-
-def retry_after(response: httpx2.Response) -> float | None:
-    """The seconds that a 429 or 503 asks us to wait: a number, or a date (RFC 9110, 10.2.3)."""
-    value = response.headers.get("retry-after", "").strip()
-    if response.status_code not in (429, 503) or not value:
-        return None
-    if value.isascii() and value.isdigit():
-        return float(value[:9])
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
 def ways(settings: ServerSettings) -> tuple[Way, ...]:
     """How the server may be reached, in the order to try."""
     match settings.protocol:
@@ -133,39 +108,59 @@ def ways(settings: ServerSettings) -> tuple[Way, ...]:
     return ("stdio",) if settings.command else ("streamable-http", "sse")
 
 
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What every server is dialled with, besides its own settings and login."""
+
+    references: References
+    logs: Path
+    """The folder in which it is kept what servers say on stderr."""
+    warden: Warden
+
+
 @asynccontextmanager
 async def dial(
-    settings: ServerSettings,
-    way: Way,
-    references: References,
-    logs: Path,
-    grant: Grant,
-    warden: Warden,
+    settings: ServerSettings, way: Way, means: Means, grant: Grant
 ) -> AsyncIterator[Line]:
     """A line to the server for as long as the block. Raises `Unreachable`, `OSError`, `httpx2.HTTPError`."""
-    await references.fetch(settings)
-    async with (
-        _stdio(settings, references, logs, warden)
-        if way == "stdio"
-        else OPENED[way](settings, references, logs, grant)
-    ) as line:
+    await means.references.fetch(settings)
+    async with OPENED[way](settings, means, grant) as line:
         yield line
+
+
+@contextmanager
+def _notes(settings: ServerSettings, means: Means) -> Iterator[Note]:
+    """Where lines for a server's log go."""
+    handler = _log_file(means.logs, settings.name)
+    try:
+        yield partial(_note, handler)
+    finally:
+        handler.close()
+
+
+def _log_file(logs: Path, name: str) -> logging.handlers.RotatingFileHandler:
+    private_directory(logs)
+    return logging.handlers.RotatingFileHandler(
+        server_log(logs, name), maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True
+    )
+
+
+def _note(handler: logging.Handler, lines: list[str]) -> None:
+    """Write them down, each with the time, all at once."""
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+    text = SECRETS.hide("\n".join(f"{stamp} {line}" for line in lines))
+    handler.handle(logging.LogRecord("stderr", logging.INFO, "", 0, text, None, None))
 
 
 # ── processes ───────────────────────────────────────────────────────────────────────────────────
 
 
 @asynccontextmanager
-async def _stdio(
-    settings: ServerSettings, references: References, logs: Path, warden: Warden
-) -> AsyncIterator[Line]:
-    planned = program(settings, references)
-    handler = _log_file(logs, settings.name)
-    try:
-        async with open_child(planned, partial(_note, handler), warden) as child:
+async def _stdio(settings: ServerSettings, means: Means, _: Grant) -> AsyncIterator[Line]:
+    planned = program(settings, means.references)
+    with _notes(settings, means) as note:
+        async with open_child(planned, note, means.warden) as child:
             yield Line("stdio", child.reader, child.writer, child.account)
-    finally:
-        handler.close()
 
 
 def program(settings: ServerSettings, references: References) -> Program:
@@ -201,20 +196,6 @@ def program(settings: ServerSettings, references: References) -> Program:
             SECRETS.add(value)
     args = [references.resolve(arg, f"args[{n}]") for n, arg in enumerate(settings.args)]
     return Program(settings.name, [found, *args], env, cwd)
-
-
-def _log_file(logs: Path, name: str) -> logging.handlers.RotatingFileHandler:
-    private_directory(logs)
-    return logging.handlers.RotatingFileHandler(
-        server_log(logs, name), maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True
-    )
-
-
-def _note(handler: logging.Handler, lines: list[str]) -> None:
-    """Write them down, each with the time, all at once."""
-    stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-    text = SECRETS.hide("\n".join(f"{stamp} {line}" for line in lines))
-    handler.handle(logging.LogRecord("stderr", logging.INFO, "", 0, text, None, None))
 
 
 # ── HTTP ────────────────────────────────────────────────────────────────────────────────────────
@@ -263,31 +244,19 @@ def address(settings: ServerSettings, references: References) -> tuple[str, dict
 
 
 @asynccontextmanager
-async def _streamable(
-    settings: ServerSettings, references: References, _: Path, grant: Grant
+async def _http(
+    way: Literal["streamable-http", "sse"], settings: ServerSettings, means: Means, grant: Grant
 ) -> AsyncIterator[Line]:
-    url, headers = address(settings, references)
+    url, headers = address(settings, means.references)
     await grant.load()
     answered = Answered()
     async with (
         _client(answered, headers, auth=bearer(settings, grant, url)) as client,
-        streamable_http_client(url, http_client=client, max_sse_event_size=None) as streams,
+        open_sse(client, url, settings.name)
+        if way == "sse"
+        else streamable_http_client(url, http_client=client, max_sse_event_size=None) as streams,
     ):
-        yield answered.line("streamable-http", streams, grant)
-
-
-@asynccontextmanager
-async def _sse(
-    settings: ServerSettings, references: References, _: Path, grant: Grant
-) -> AsyncIterator[Line]:
-    url, headers = address(settings, references)
-    await grant.load()
-    answered = Answered()
-    async with (
-        _client(answered, headers, auth=bearer(settings, grant, url)) as client,
-        open_sse(client, url, settings.name) as streams,
-    ):
-        yield answered.line("sse", streams, grant)
+        yield answered.line(way, streams, grant)
 
 
 # ── sources in this process ─────────────────────────────────────────────────────────────────────
@@ -301,49 +270,40 @@ def _directory(settings: ServerSettings, references: References) -> Path:
 
 
 @asynccontextmanager
-async def _toolpack(
-    settings: ServerSettings, references: References, logs: Path, _: Grant
-) -> AsyncIterator[Line]:
+async def _toolpack(settings: ServerSettings, means: Means, _: Grant) -> AsyncIterator[Line]:
     # here, because most daemons have none: templates and schemas take their time to import
     from mcpproxy.upstream.toolpack.source import open_pack
 
+    references, kept = means.references, means.logs.with_name("toolpacks.sqlite3")
     root = _directory(settings, references)
     environ = dict(references.environ)
     for name, value in settings.env.items():
         environ[name] = references.resolve(value, f"env.{name}")
-    handler = _log_file(logs, settings.name)
-    try:
-        note, kept = partial(_note, handler), logs.with_name("toolpacks.sqlite3")
+    with _notes(settings, means) as note:
         opener = partial(open_pack, settings.name, root, environ, kept, note)
         async with open_inside(opener) as (read, write):
             yield Line("toolpack", read, write, lambda: "")
-    finally:
-        handler.close()
 
 
 @asynccontextmanager
-async def _openapi(
-    settings: ServerSettings, references: References, logs: Path, _: Grant
-) -> AsyncIterator[Line]:
+async def _openapi(settings: ServerSettings, means: Means, _: Grant) -> AsyncIterator[Line]:
     # here, for the same reason
     from mcpproxy.upstream.openapi.configured import wanted
     from mcpproxy.upstream.openapi.source import open_api
 
-    handler = _log_file(logs, settings.name)
-    try:
-        found, note = wanted(settings, references), partial(_note, handler)
+    with _notes(settings, means) as note:
+        found = wanted(settings, means.references)
         opener = partial(open_api, settings.name, found, settings.document_refresh, note)
         async with open_inside(opener) as (read, write):
             yield Line("openapi", read, write, lambda: "")
-    finally:
-        handler.close()
 
 
-Opened = Callable[["ServerSettings", References, Path, Grant], AbstractAsyncContextManager[Line]]
+Opened = Callable[["ServerSettings", Means, Grant], AbstractAsyncContextManager[Line]]
 OPENED: Mapping[Way, Opened] = {
-    "streamable-http": _streamable,
-    "sse": _sse,
+    "stdio": _stdio,
+    "streamable-http": partial(_http, "streamable-http"),
+    "sse": partial(_http, "sse"),
     "toolpack": _toolpack,
     "openapi": _openapi,
 }
-"""How each way is opened but that of processes, which want a warden."""
+"""How each way is opened."""

@@ -22,6 +22,7 @@ from mcpproxy.errors import CallError
 from mcpproxy.policy import LOCAL
 from mcpproxy.upstream.call import Call, Send, connect
 from mcpproxy.upstream.connection import Client, Connection, Json, Progress
+from mcpproxy.upstream.dial import Means
 from mcpproxy.upstream.limits import Limiter
 from mcpproxy.upstream.link import Link
 from mcpproxy.upstream.login import Login
@@ -29,7 +30,7 @@ from mcpproxy.upstream.logins import Logins
 from mcpproxy.upstream.patience import Patience
 from mcpproxy.upstream.references import References, named
 from mcpproxy.upstream.terms import dialled, limits, terms
-from mcpproxy.upstream.warden import Warden, open_warden
+from mcpproxy.upstream.warden import open_warden
 from mcpproxy.vault import Vault
 
 if TYPE_CHECKING:
@@ -86,20 +87,16 @@ class Fleet:
         self,
         tasks: anyio.abc.TaskGroup,
         settings: Settings,
-        references: References,
-        logs: Path,
-        warden: Warden,
+        means: Means,
         state: Path | None,
         baseline: Baseline | None,
     ) -> None:
         self._tasks = tasks
         self._settings = settings
-        self._references = references
+        self._means = means
         self._baseline = baseline
-        self._logs = logs
-        self._warden = warden
         self._listings = state and state / "listings"
-        self.logins = Logins(tasks, references, state and state / "logins")
+        self.logins = Logins(tasks, means.references, state and state / "logins")
         self._members: dict[str, _Member] = {}
         self._everyone = Limiter("the proxy (all servers together)")
         self._catalog = EMPTY
@@ -177,10 +174,8 @@ class Fleet:
         link = Link(
             server,
             terms(server, settings),
-            self._references,
+            self._means,
             self.logins.grant(server.name),
-            self._logs,
-            self._warden,
             self._publish,
             self._listings,
         )
@@ -212,10 +207,7 @@ class Fleet:
         """What a server lists that is in quarantine: it is connected for that alone. Raises `KeyError`."""
         known = self._members[name].link
         entry = known.settings.model_copy(update={"lazy": False})
-        grant = self.logins.grant(name)
-        link = Link(
-            entry, known.terms, self._references, grant, self._logs, self._warden, lambda: None
-        )
+        link = Link(entry, known.terms, self._means, self.logins.grant(name), lambda: None)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(link.keep)
             await link.settled.wait()
@@ -447,7 +439,7 @@ async def open_fleet(
     try:
         async with open_warden() as warden, anyio.create_task_group() as tasks:
             references = References(environ, Vault(state) if state else None)
-            fleet = Fleet(tasks, settings, references, logs, warden, state, baseline)
+            fleet = Fleet(tasks, settings, Means(references, logs, warden), state, baseline)
             fleet.become(settings)
             try:
                 yield fleet

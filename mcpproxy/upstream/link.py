@@ -1,7 +1,7 @@
 """A link keeps one server connected: one task that opens, lives with, and closes its connections.
 
 Everything of a connection is entered and left in that task. Whoever calls finds `connection`, or
-wakes the link and waits for its next attempt.
+wakes the link and waits for its next attempt. What goes on meanwhile on a connection is `living.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,27 +19,17 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.to_thread
 import httpx2
-import mcp_types as types
-from mcp.shared.exceptions import MCPError
-from pydantic import ValidationError
 
-from mcpproxy.catalog import Server, Tool
+from mcpproxy.catalog import Server
 from mcpproxy.errors import ProxyError
 from mcpproxy.upstream.connection import Connection, open_connection
-from mcpproxy.upstream.dial import (
-    INSIDE,
-    Line,
-    Way,
-    dial,
-    refusal,
-    retry_after,
-    ways,
-)
+from mcpproxy.upstream.dial import INSIDE, Line, Means, Way, dial, ways
 from mcpproxy.upstream.era import Era
 from mcpproxy.upstream.grant import Grant
-from mcpproxy.upstream.listing import Found, Shelf
-from mcpproxy.upstream.references import References, Unreachable
-from mcpproxy.upstream.warden import Warden
+from mcpproxy.upstream.listing import Found, Shelf, merged
+from mcpproxy.upstream.living import live
+from mcpproxy.upstream.reasons import leaf, refused_way, retry_after, sentence
+from mcpproxy.upstream.terms import Terms
 
 if TYPE_CHECKING:
     from mcpproxy.settings import ServerSettings
@@ -52,16 +42,10 @@ STEADY = 10.0
 """Seconds after which a connection counts as a success: one that ends at once makes the pauses grow, too."""
 GAP = 0.2
 """Seconds after a failed attempt in which a call doesn't cause another one."""
-PINGS = 3
-"""Unanswered pings after which a connection is given up."""
 LONGEST_RETRY_AFTER = 3600.0
 """Seconds that a server may have us wait for the next attempt."""
 ERA_SECONDS = 86_400.0
 """How long the era that a server was found to speak is taken for granted across our own restarts."""
-FIRST_REST, LONGEST_REST = 0.05, 5.0
-"""Seconds for which a server is not listed again that says, right after a listing, that it is another: doubled each time."""
-SHORTEST_HOLD = 10.0
-"""Seconds between two listings, however short a server says that its list holds."""
 
 
 class Lost(ProxyError):
@@ -71,17 +55,6 @@ class Lost(ProxyError):
     """Seconds in which the server wants no other attempt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What the settings say about time, in seconds."""
-
-    init: float = 30.0
-    call: float = 120.0
-    ping: float = 30.0
-    listing: float = 300.0
-    idle: float = 600.0
-
-
 class Link:
     """See the module. `keep` is the task; the rest is for its neighbours."""
 
@@ -89,10 +62,8 @@ class Link:
         self,
         settings: ServerSettings,
         terms: Terms,
-        references: References,
+        means: Means,
         grant: Grant,
-        logs: Path,
-        warden: Warden,
         changed: Callable[[], None],
         listings: Path | None = None,
     ) -> None:
@@ -111,9 +82,7 @@ class Link:
         """When the tools were last listed, in seconds since 1970."""
         self._shelf = Shelf(listings, settings)
         self.grant = grant
-        self._references = references
-        self._logs = logs
-        self._warden = warden
+        self._means = means
         self._changed = changed
         self._connection: Connection | None = None
         self._era: Era | None = None
@@ -152,9 +121,13 @@ class Link:
     def drop(self, connection: Connection, reason: str) -> None:
         """Give a connection up, if it hasn't ended by itself; the link makes another one at once."""
         if connection is self._connection:
-            self._reason = reason
-            connection.ended.set()
+            self.end(connection, reason)
             self._wake.set()
+
+    def end(self, connection: Connection, reason: str) -> None:
+        """Give it up; whether another one is made at once is up to the link."""
+        self._reason = reason
+        connection.ended.set()
 
     async def restart(self) -> None:
         """Connect anew; returns when that was tried."""
@@ -185,12 +158,7 @@ class Link:
             self._try_over()
 
     async def _keep(self) -> None:
-        if (kept := self._shelf.load()) is not None:
-            tools = merged(self.settings.name, {}, kept.tools)
-            self.listed_at = kept.at
-            self._show(replace(self.seen, tools=tools, instructions=kept.instructions))
-            if kept.era is not None and 0 <= time.time() - kept.era.at < ERA_SECONDS:
-                self._found, self._era = kept.era, kept.era.era
+        self._remember()
         if self.settings.lazy:
             self._lie_down()
             self.settled.set()
@@ -203,32 +171,43 @@ class Link:
             if self.settings.lazy and not self._trying:
                 await self._wake.wait()
                 continue
-            if not self._trying and anyio.current_time() - self._ready_at > STEADY:
-                self._delay = FIRST_DELAY
-            pause = self._delay * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
-            self._delay = min(2 * self._delay, LONGEST_DELAY)
-            if wait is not None:
-                pause = max(pause, min(wait, LONGEST_RETRY_AFTER))
-                self._not_before = anyio.current_time() + pause
-            self.next_attempt = anyio.current_time() + pause
-            if self.settings.lazy:  # nobody asks for another attempt until it is called
-                self.next_attempt = None if wait is None else self._not_before
-                pause = math.inf
+            pause = self._pause(wait)
             logger.warning(
                 "server '%s' is down: %s; the next attempt is %s",
                 self.settings.name,
                 self.seen.error,
-                self._when(pause, wait),
+                _when(pause, wait),
             )
             if self._trying:
                 self._try_over()
             with anyio.move_on_after(pause):
                 await self._wake.wait()
 
-    def _when(self, pause: float, wait: float | None) -> str:
-        if math.isinf(pause):
-            return "when it is called"
-        return f"in {pause:.1f} s" + (", or when it is called" if wait is None else "")
+    def _remember(self) -> None:
+        """Begin with what the server listed the last time."""
+        if (kept := self._shelf.load()) is None:
+            return
+        tools = merged(self.settings.name, {}, kept.tools)
+        self.listed_at = kept.at
+        self._show(replace(self.seen, tools=tools, instructions=kept.instructions))
+        if kept.era is not None and 0 <= time.time() - kept.era.at < ERA_SECONDS:
+            self._found, self._era = kept.era, kept.era.era
+
+    def _pause(self, wait: float | None) -> float:
+        """Seconds until the next attempt; `wait` are those in which the server wants none."""
+        now = anyio.current_time()
+        if not self._trying and now - self._ready_at > STEADY:
+            self._delay = FIRST_DELAY
+        pause = self._delay * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
+        self._delay = min(2 * self._delay, LONGEST_DELAY)
+        if wait is not None:
+            pause = max(pause, min(wait, LONGEST_RETRY_AFTER))
+            self._not_before = now + pause
+        if self.settings.lazy:  # nobody asks for another attempt until it is called
+            self.next_attempt = None if wait is None else self._not_before
+            return math.inf
+        self.next_attempt = now + pause
+        return pause
 
     async def _attempt(self) -> float | None:
         """One connection from beginning to end, whatever that is; the server may want us to wait then."""
@@ -275,19 +254,17 @@ class Link:
         why: BaseException | None = None
         with anyio.CancelScope(deadline=anyio.current_time() + self.terms.init) as scope:
             try:
-                async with dial(
-                    self.settings, way, self._references, self._logs, self.grant, self._warden
-                ) as line:
+                async with dial(self.settings, way, self._means, self.grant) as line:
                     async with open_connection(
                         line, self._expected(way), sure=self._sure(way)
                     ) as connection:
                         definitions, held = await connection.tools()
                         scope.deadline = math.inf
                         self._ready(connection, way, definitions)
-                        await self._live(connection, held)
+                        await live(self, connection, held)
             except Exception as error:
                 why = leaf(error)
-                refused.append(_refused(why, line))
+                refused.append(refused_way(why, line))
             finally:
                 self._connection = None
         if scope.cancelled_caught:
@@ -346,140 +323,23 @@ class Link:
             self.seen = seen
             self._changed()
 
-    # living with a connection
+    # for the tasks that live with a connection
 
-    async def _live(self, connection: Connection, held: float | None) -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._relist, connection, held)
-            tasks.start_soon(connection.watch)
-            tasks.start_soon(connection.following.run)
-            tasks.start_soon(self._stay_logged_in, connection)
-            if self.settings.lazy:
-                tasks.start_soon(self._let_go_when_idle, connection)
-            if connection.era == "legacy" or connection.line.way == "stdio":
-                tasks.start_soon(self._ping, connection)
-            await connection.ended.wait()
-            tasks.cancel_scope.cancel()
+    def relisted(self, definitions: Iterable[Mapping[str, Any]]) -> None:
+        """Show the tools that the server has just listed."""
+        self.listed_at = time.time()
+        tools = merged(self.settings.name, self.seen.tools, definitions)
+        self._show(replace(self.seen, tools=tools))
 
-    async def _relist(self, connection: Connection, held: float | None) -> None:
-        """List the tools again when the server says that they changed, or else after a while."""
-        rest = 0.0
-        while True:
-            await self._keep_listing()
-            listed = anyio.current_time()
-            with anyio.move_on_after(max(held, SHORTEST_HOLD) if held else self.terms.listing):
-                await connection.changed.wait()
-            at_once = anyio.current_time() - listed < 1
-            rest = min(max(2 * rest, FIRST_REST), LONGEST_REST) if at_once else 0.0
-            await anyio.sleep(rest)
-            try:
-                with anyio.fail_after(self.terms.init):
-                    definitions, held = await connection.tools()
-            except (MCPError, TimeoutError) as error:
-                logger.warning(
-                    "server '%s' did not list its tools: %s; the last list stays in use",
-                    self.settings.name,
-                    sentence(error),
-                )
-                continue
-            tools = merged(self.settings.name, self.seen.tools, definitions)
-            self.listed_at = time.time()
-            self._show(replace(self.seen, tools=tools))
-
-    async def _keep_listing(self) -> None:
-        seen = self.seen
-        tools = [tool.definition for tool in seen.tools.values()]
+    async def keep_listing(self) -> None:
+        """Put what is shown on disk, for when the server isn't connected."""
+        tools = [tool.definition for tool in self.seen.tools.values()]
+        said, found = self.seen.instructions, self._found
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._shelf.save, tools, seen.instructions, self._found)
-
-    async def _stay_logged_in(self, connection: Connection) -> None:
-        """Renew the token ahead of time; where only a new login helps, connect anew, which says so."""
-        await self.grant.keep_fresh()
-        self.drop(connection, self.grant.account())
-
-    async def _let_go_when_idle(self, connection: Connection) -> None:
-        """End the connection once no call has used it for a while."""
-        while True:
-            idle = self.terms.idle
-            left = self.used_at + idle - anyio.current_time()
-            if idle and left <= 0 and not self.calls:
-                self._reason = f"nobody used it for {idle:g} s (idle_timeout)"
-                connection.ended.set()
-                return
-            await anyio.sleep(left if left > 0 else idle or self.terms.listing)
-
-    async def _ping(self, connection: Connection) -> None:
-        """Give up a connection that doesn't answer. A server at work on a call may be deaf: that has its own timeout."""
-        # 2026-07-28 has no pings; this is what every server of it must answer.
-        ask = "ping" if connection.era == "legacy" else "server/discover"
-        missed = 0
-        while missed < PINGS:
-            await anyio.sleep(self.terms.ping)
-            try:
-                await connection.request(ask, {}, within=self.terms.ping)
-            except MCPError as error:
-                if error.code == types.REQUEST_TIMEOUT:
-                    missed += not self.calls
-                    continue
-                if error.code == types.CONNECTION_CLOSED:
-                    return
-            missed = 0
-        self.drop(connection, f"it did not answer {PINGS} pings")
+            await anyio.to_thread.run_sync(self._shelf.save, tools, said, found)
 
 
-def merged(
-    server: str, known: Mapping[str, Tool], definitions: Iterable[Mapping[str, Any]]
-) -> Mapping[str, Tool]:
-    """The tools of a list: those known before in the order they had, new ones after them."""
-    listed: dict[str, Tool] = {}
-    for definition in definitions:
-        name = definition["name"]
-        before = known.get(name)
-        same = before is not None and before.definition == definition
-        listed.setdefault(name, before if before and same else Tool(server, definition))
-    old = {name: listed[name] for name in known if name in listed}
-    return MappingProxyType(old | listed)
-
-
-# ── what went wrong ─────────────────────────────────────────────────────────────────────────────
-
-
-def leaf(error: BaseException) -> BaseException:
-    """The first real error in a group of them."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def sentence(error: BaseException) -> str:
-    """What went wrong with a connection, for people."""
-    match error:
-        case Unreachable() | RuntimeError():
-            return str(error)
-        case MCPError(code=types.CONNECTION_CLOSED):
-            return "the connection ended"
-        case MCPError(message="Server returned an error response"):
-            return ""  # the account of the line says it
-        case MCPError():
-            return f"it said: {error.message} ({error.code})"
-        case httpx2.HTTPStatusError():
-            return refusal(error.response.status_code)
-        case httpx2.ConnectError():
-            return f"nothing answers at its URL: {error}"
-        case httpx2.HTTPError() | OSError():
-            return f"{error or type(error).__name__}"
-        case ValidationError():
-            return f"its first answer is not valid MCP: {error.errors(include_url=False)[0]['msg']}"
-    logger.error("unexpected failure of a connection", exc_info=error)
-    return f"{type(error).__name__}: {error}"
-
-
-def _refused(error: BaseException, line: Line | None) -> bool:
-    """Whether an HTTP server refused the way it was spoken to (so that another may do)."""
-    return (
-        isinstance(error, MCPError)
-        and line is not None
-        and line.way == "streamable-http"
-        and "HTTP 4" in (said := line.account())
-        and not any(code in said for code in ("401", "403", "429"))
-    )
+def _when(pause: float, wait: float | None) -> str:
+    if math.isinf(pause):
+        return "when it is called"
+    return f"in {pause:.1f} s" + (", or when it is called" if wait is None else "")

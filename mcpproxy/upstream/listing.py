@@ -1,4 +1,4 @@
-"""The last list of tools of each server, kept on disk for when the server isn't connected.
+"""The list of tools of each server: put together, and kept on disk for when it isn't connected.
 
 One file per server, this user's alone. Its time of change is when the list was last seen to hold.
 A file that is for other settings, or can't be read, is as good as none.
@@ -15,8 +15,10 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from mcpproxy.catalog import Tool
 from mcpproxy.paths import private_directory, server_log
 
 if TYPE_CHECKING:
@@ -24,6 +26,20 @@ if TYPE_CHECKING:
     from mcpproxy.upstream.era import Era
 
 logger = logging.getLogger(__name__)
+
+
+def merged(
+    server: str, known: Mapping[str, Tool], definitions: Iterable[Mapping[str, Any]]
+) -> Mapping[str, Tool]:
+    """The tools of a list: those known before in the order they had, new ones after them."""
+    listed: dict[str, Tool] = {}
+    for definition in definitions:
+        name = definition["name"]
+        before = known.get(name)
+        same = before is not None and before.definition == definition
+        listed.setdefault(name, before if before and same else Tool(server, definition))
+    old = {name: listed[name] for name in known if name in listed}
+    return MappingProxyType(old | listed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,10 @@ from mcp.shared._httpx_utils import request_within_origin, sse_within_origin
 from mcp.shared.message import SessionMessage
 
 from mcpproxy.upstream.pipes import encode, parse
+from mcpproxy.upstream.reasons import FAILED
 
 logger = logging.getLogger(__name__)
 
-FAILED = "Server returned an error response"
-"""The SDK's word, over streamable HTTP, for a request that was refused by its status."""
 JSON = {"Content-Type": "application/json"}
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]

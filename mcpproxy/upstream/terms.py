@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from mcpproxy.upstream.link import Terms
 
 if TYPE_CHECKING:
     from mcpproxy.settings import ServerSettings, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the settings say about time, in seconds."""
+
+    init: float = 30.0
+    call: float = 120.0
+    ping: float = 30.0
+    listing: float = 300.0
+    idle: float = 600.0
 
 
 def dialled(server: ServerSettings) -> dict[str, Any]:

@@ -1,0 +1,92 @@
+"""Why a server can't be reached or refuses: in words for people, with what helps where we know it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+import httpx2
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from mcpproxy.upstream.references import Unreachable
+
+if TYPE_CHECKING:
+    from mcpproxy.upstream.dial import Line
+
+logger = logging.getLogger(__name__)
+
+FAILED = "Server returned an error response"
+"""The SDK's word, over streamable HTTP, for any status but 404; the account of the line says which."""
+STATUS = {
+    401: "it wants other credentials (HTTP 401); check its headers",
+    403: "it refuses our credentials (HTTP 403); check its headers",
+    404: "there is nothing at its URL (HTTP 404); check the path",
+    429: "it has had too many requests (HTTP 429)",
+}
+
+BUSY = (429, 502, 503, 504)
+"""Statuses of a server that takes no requests now, whatever is asked."""
+
+
+def refusal(status: int) -> str:
+    """What a status of HTTP says of a server, and what to do about it."""
+    kind = "it failed" if status >= 500 else "it refused our request"
+    return STATUS.get(status, f"{kind} (HTTP {status})")
+
+
+def retry_after(response: httpx2.Response) -> float | None:
+    """The seconds that a 429 or 503 asks us to wait: a number, or a date (RFC 9110, 10.2.3)."""
+    value = response.headers.get("retry-after", "").strip()
+    if response.status_code not in (429, 503) or not value:
+        return None
+    if value.isascii() and value.isdigit():
+        return float(value[:9])
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def leaf(error: BaseException) -> BaseException:
+    """The first real error in a group of them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def sentence(error: BaseException) -> str:
+    """What went wrong with a connection, for people."""
+    match error:
+        case Unreachable() | RuntimeError():
+            return str(error)
+        case MCPError(code=types.CONNECTION_CLOSED):
+            return "the connection ended"
+        case MCPError() if error.message == FAILED:
+            return ""  # the account of the line says it
+        case MCPError():
+            return f"it said: {error.message} ({error.code})"
+        case httpx2.HTTPStatusError():
+            return refusal(error.response.status_code)
+        case httpx2.ConnectError():
+            return f"nothing answers at its URL: {error}"
+        case httpx2.HTTPError() | OSError():
+            return f"{error or type(error).__name__}"
+        case ValidationError():
+            return f"its first answer is not valid MCP: {error.errors(include_url=False)[0]['msg']}"
+    logger.error("unexpected failure of a connection", exc_info=error)
+    return f"{type(error).__name__}: {error}"
+
+
+def refused_way(error: BaseException, line: Line | None) -> bool:
+    """Whether an HTTP server refused the way it was spoken to (so that another may do)."""
+    return (
+        isinstance(error, MCPError)
+        and line is not None
+        and line.way == "streamable-http"
+        and "HTTP 4" in (said := line.account())
+        and not any(code in said for code in ("401", "403", "429"))
+    )
