@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -12,6 +13,14 @@ os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
 
 settings.register_profile("suite", max_examples=50, deadline=None)
 settings.load_profile("suite")
+
+
+gc.disable()  # until all is imported: there is nothing to find, and looking takes half a second
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # nor among what stays for good
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from asgi import Answer
 from click.testing import CliRunner, Result
 from upstreams import STUB
-from warm import Process
+from warm import COMPILED, Process
 
 from mcpproxy.cli import main
 from mcpproxy.cli.local import OverUnix
@@ -39,11 +39,14 @@ class Home:
         self.folder = folder
         self.config = folder / "mcp_config.json"
         self.write({"listen": "127.0.0.1:0", "api_key": KEY, "mcpServers": STUBS, **settings})
+        state = folder / "state"
+        state.mkdir()
+        (state / "compiled").symlink_to(COMPILED)
         self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
             "PYTHON_KEYRING_BACKEND": os.environ["PYTHON_KEYRING_BACKEND"],
-            "MCPPROXY_DATA_DIR": str(folder / "state"),
+            "MCPPROXY_DATA_DIR": str(state),
             "PYTHONWARNDEFAULTENCODING": os.environ.get("PYTHONWARNDEFAULTENCODING", ""),
         }
 

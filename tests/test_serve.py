@@ -227,7 +227,7 @@ def test_a_configuration_that_can_not_be_read_is_one_line(words):
 
 def test_a_state_directory_that_can_not_be_made_is_one_line():
     with home() as place:
-        (place.folder / "state").write_text("in the way", encoding="utf-8")
+        place.environ["MCPPROXY_DATA_DIR"] = str(place.config)
         done = place.invoke("serve")
     assert (done.exit_code, len(done.stderr.splitlines())) == (4, 1)
 

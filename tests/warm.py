@@ -1,6 +1,6 @@
 """The program in a process that was forked from one which has imported it already.
 
-Importing takes two thirds of a daemon's start, and the tests start dozens. All else is as if the
+Importing takes most of a daemon's start, and the tests start dozens. All else is as if the
 command had been typed: its arguments, environment, folder and pipes are its own.
 """
 
@@ -20,6 +20,9 @@ from typing import IO, Any
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["mcpproxy.serve", "mcpproxy.cli.code", "mcpproxy.cli.stdio"])
+COMPILED = Path(__file__).with_name("__pycache__") / "oxc"
+"""For what OXC compiles to, which takes nearly a second of CPU: all daemons share it, those of later runs too."""
+COMPILED.mkdir(parents=True, exist_ok=True)
 
 
 class Process:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from warm import COMPILED
 
 from mcpproxy import gates, request
 from mcpproxy.catalog import Catalog, Server, Tool
@@ -194,6 +195,6 @@ async def open_world(**settings: Any) -> AsyncIterator[World]:
     made = Settings(**settings)
     async with (
         open_pool(made.code_execution_pool_size, made.code_execution_memory_mb) as pool,
-        open_transformer() as transformer,
+        open_transformer(COMPILED) as transformer,
     ):
         yield World(pool, transformer, **settings)
