@@ -23,6 +23,8 @@ from mcpproxy.upstream.dial import PLAIN_HEADERS
 from mcpproxy.upstream.references import REFERENCE
 
 MOST_LINES = 10_000
+RESTART_SECONDS = 45.0
+"""How long whoever restarts a server waits for what comes of it; the attempt has its `init_timeout`."""
 USERINFO = re.compile(r"//([^/?#@]+)@")
 PARAMETER = re.compile(r"([?&][^=&#]*)=([^&#]+)")
 SCHEMES = frozenset({"", "basic", "bearer", "token"})
@@ -56,12 +58,20 @@ class Admin:
         return self._outcome(name, applied)
 
     async def restart(self, name: str) -> Json:
+        """Connect a server anew; its state after that was tried, or after `RESTART_SECONDS` of trying."""
         self._known(name)
+        if (why := self._daemon.server_errors.get(name)) is not None:
+            message = f"server {name!r} can't be used as it is written: {why}"
+            raise Refused("INVALID_REQUEST", message)
         try:
-            await self._daemon.fleet.restart(name)
+            with anyio.move_on_after(RESTART_SECONDS) as scope:
+                await self._daemon.fleet.restart(name)
         except CallError as error:
             raise Refused("INVALID_REQUEST", error.message) from error
-        return self._state(name)
+        state = self._state(name)
+        if scope.cancelled_caught and state["state"] != "ready":
+            state["error"] = f"it is not there after {RESTART_SECONDS:g} s, and is still waited for"
+        return state
 
     def show(self, name: str) -> Json:
         """A server's state and settings. Values that may be secret stay in the file."""

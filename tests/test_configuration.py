@@ -16,7 +16,7 @@ from running import home
 from test_fleet import until
 from upstreams import STUB
 
-from mcpproxy import jsonc, settings
+from mcpproxy import admin, jsonc, settings
 from mcpproxy.configuration import Configuration, differences
 from mcpproxy.errors import SettingsError
 from mcpproxy.guard import Guard
@@ -140,6 +140,22 @@ async def test_a_server_is_switched_in_the_file(app, daemon, file):
 async def test_a_server_is_restarted(app, daemon):
     assert (await post(app, f"{SERVERS}/one/restart")).body["data"]["state"] == "ready"
     assert daemon.fleet.restarted == ["one"]
+
+
+async def test_a_restart_is_waited_for_within_bounds(daemon, monkeypatch):
+    monkeypatch.setattr(admin, "RESTART_SECONDS", 0.0)
+    daemon.fleet.restart = lambda name: anyio.sleep_forever()
+    daemon.fleet.status = lambda: [{"name": "one", "state": "down", "error": "it is restarted"}]
+    with anyio.fail_after(5):
+        found = await admin.Admin(daemon).restart("one")
+    assert found["error"] == "it is not there after 0 s, and is still waited for"
+
+
+async def test_a_server_that_can_not_be_used_is_not_restarted_and_says_why(app, file):
+    file.write_text('{"api_key": "k", "mcpServers": {"bad": {}}}', encoding="utf-8")
+    await post(app, "/api/v1/config/apply")
+    answer = await post(app, f"{SERVERS}/bad/restart")
+    assert answer.status == 400 and "neither command nor url" in answer.body["error"]["message"]
 
 
 async def test_a_server_is_shown_without_its_secrets(app):

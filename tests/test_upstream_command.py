@@ -164,6 +164,14 @@ def test_with_a_daemon_changes_hold_at_once():
         assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "added stub")
         assert serving.execute("(await tools.stub.add({a: 2, b: 3}))")["value"] == {"sum": 5}
         assert "is ready" in place.run("upstream", "restart", "stub").stdout
+        broken = {"name": "broken", "command": "sh", "args": ["-c", "echo no key >&2"], "quarantined": False}  # fmt: skip
+        serving.ask("POST", "/api/v1/servers", broken)
+        down = place.invoke("upstream", "restart", "broken")
+        assert (down.exit_code, down.stdout) == (1, "")
+        assert "broken was restarted, and is down: " in down.stderr and "no key" in down.stderr
+        told = place.invoke("upstream", "restart", "broken", "--json")
+        assert (told.exit_code, json.loads(told.stdout)["state"]) == (1, "down")
+        serving.ask("DELETE", "/api/v1/servers/broken")
         assert "stub  ready" in place.run("upstream", "list").stdout
         assert "did you mean 'stub'?" in place.run("upstream", "disable", "stubb").stderr
         assert place.run("upstream", "disable", "stub").returncode == 0

@@ -11,7 +11,7 @@ import click
 
 from mcpproxy.cli.asking import ask
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.telling import refuse, show_json, show_table
+from mcpproxy.cli.telling import FAILED, refuse, show_json, show_table, visible
 
 SERVERS = "/api/v1/servers"
 trusted_option = click.option(
@@ -175,14 +175,18 @@ def switch(name: str, on: bool, output: str, config: str | None) -> None:
 @output_option
 @config_option
 def restart(name: str, output: str, config: str | None) -> None:
-    """Connect a server anew."""
+    """Connect a server anew, and say what came of it. Exit status 1 when it isn't there then."""
 
     def alone() -> NoReturn:
         refuse("no daemon is running for this configuration; start one with: mcpproxy serve")
 
     found = ask(config, "POST", path_of(name, "restart"), alone)
-    why = f": {found['error']}" if found.get("error") else ""
-    done(found, f"restarted {name}, which is {found['state']}{why}", output)
+    if found["state"] in ("ready", "lazy"):
+        done(found, f"restarted {name}, which is {found['state']}", output)
+        return
+    if output == "json":
+        show_json(found)
+    refuse(visible(f"{name} was restarted, and is {found['state']}: {found['error']}"), FAILED)
 
 
 # ── daemon or file ──────────────────────────────────────────────────────────────────────────────

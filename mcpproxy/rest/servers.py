@@ -106,7 +106,7 @@ class Servers(Area):
             Route(
                 method="POST",
                 path=f"{one}/restart",
-                summary="Connect a server anew",
+                summary="Connect a server anew; its state once that was tried",
                 handle=self._restart,
                 example=SERVER,
             ),
