@@ -23,7 +23,7 @@ import anyio.to_thread
 from mcpproxy import approvals
 from mcpproxy.approvals import ServerRecord, Sorted, Standing, ToolRecord
 from mcpproxy.catalog import Server, Tool
-from mcpproxy.decisions import Decided, Decisions, ServerRow, Stamp, ToolRow
+from mcpproxy.decisions import Decided, Decisions, Known, ServerRow, Stamp, ToolRow
 from mcpproxy.errors import Refused, SettingsError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 30.0
+FAILURES = (sqlite3.Error, OSError, ValueError)
 MOST_TOOLS = 5000
 """Of one server; beyond it those are forgotten that are neither listed nor blocked."""
 
@@ -51,8 +52,7 @@ class Baseline:
                 f"{path} can't be read: {error}. It holds what was approved; put back a copy, or move it "
                 "away to trust what the configuration and its servers say now"
             ) from error
-        self._records = {name: record for name, (record, _) in known.items()}
-        self._stamps = {name: stamp for name, (_, stamp) in known.items()}
+        self._know(known)
         self._servers: dict[str, ServerRow] = {}
         self._tools: dict[tuple[str, str], ToolRow | None] = {}
         """What is still to be written, of servers and of tools."""
@@ -60,8 +60,13 @@ class Baseline:
         self._inspected: dict[str, tuple[str, Server]] = {}
         """What an operator was shown, and the identity of the entry that it came from."""
         self._changed = anyio.Event()
+        self._turn = anyio.Lock()
         self._enabled = True
         self._first = not self._records
+
+    def _know(self, known: Known) -> None:
+        self._records = {name: record for name, (record, _) in known.items()}
+        self._stamps = {name: stamp for name, (_, stamp) in known.items()}
 
     # decisions
 
@@ -261,13 +266,17 @@ class Baseline:
         """Write what has changed, or say in the log why that can't be done."""
         try:
             await self.flush()
-        except (sqlite3.Error, OSError, ValueError) as error:
+        except FAILURES as error:
             logger.error("approvals can't be written to %s: %s", self._path, error)
             return False
         return True
 
     async def flush(self) -> None:
         """Write what has changed. Raises `sqlite3.Error` and `OSError`; then it will be tried again."""
+        async with self._turn:
+            await self._write()
+
+    async def _write(self) -> None:
         self._changed = anyio.Event()
         servers, self._servers = self._servers, {}
         tools, self._tools = self._tools, {}
@@ -281,6 +290,25 @@ class Baseline:
             self._tools = tools | self._tools
             self._changed.set()
             raise
+
+    async def refresh(self) -> bool:
+        """Take in what another process has put on record meanwhile; whether there was anything."""
+        if not self._file.touched():
+            return False
+        async with self._turn:
+            try:
+                await self._write()
+                known = await anyio.to_thread.run_sync(self._file.news)
+                while known is not None and (self._servers or self._tools):  # learnt in between
+                    await self._write()
+                    known = await anyio.to_thread.run_sync(self._file.read)
+            except FAILURES as error:
+                logger.error("what others approved can't be read from %s: %s", self._path, error)
+                return False
+            before = self._records
+            if known is not None:
+                self._know(known)
+            return self._records != before
 
     def close(self) -> None:
         self._file.close()

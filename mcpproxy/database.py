@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from mcpproxy.paths import private_directory, private_file
+from mcpproxy.paths import private_directory, private_file, signature
 
 
 class Database:
@@ -33,6 +33,11 @@ class Database:
     def there(self) -> bool:
         """Whether there is anything to read."""
         return self._made is not None or self.path.exists()
+
+    @property
+    def signature(self) -> object:
+        """Another one after each change, whoever made it; some others besides."""
+        return signature(self.path), signature(self.path.with_name(f"{self.path.name}-wal"))
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

@@ -21,6 +21,9 @@ from mcpproxy.database import Database
 Stamp = tuple[float, str]
 """When something was decided, in seconds since 1970, and by whom."""
 
+Known = dict[str, tuple[ServerRecord, Stamp]]
+"""By server: its record, and when and by whom its standing was decided."""
+
 # Names and instructions are JSON strings: what a server sends need not be valid UTF-8.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS servers (
@@ -99,28 +102,49 @@ class ToolRow:
         )  # fmt: skip
 
 
+def _records(database: sqlite3.Connection) -> Known:
+    tools: dict[str, dict[str, ToolRecord]] = {}
+    for server, name, blocked, fingerprint in database.execute(TOOLS):
+        known = ToolRecord(bool(blocked), fingerprint)
+        tools.setdefault(json.loads(server), {})[json.loads(name)] = known
+    found: dict[str, tuple[ServerRecord, Stamp]] = {}
+    for text, now, of, listed, says, at, by in database.execute(SERVERS):
+        name = json.loads(text)
+        own = MappingProxyType(tools.get(name, {}))
+        found[name] = ServerRecord(now, of, bool(listed), json.loads(says), own), (at, by)
+    return found
+
+
 class Decisions:
     """See the module. Safe to use from any thread. Raises `sqlite3.Error`, `OSError` and `ValueError`."""
 
     def __init__(self, path: Path) -> None:
         self._database = Database(path, SCHEMA, synchronous="FULL")
+        self._seen: object = None
+        self._version: int | None = None
 
-    def read(self) -> dict[str, tuple[ServerRecord, Stamp]]:
-        """The record of each server, and when and by whom its standing was decided."""
+    def touched(self) -> bool:
+        """Whether somebody, perhaps ourselves, has written since `news` was asked. Takes microseconds."""
+        return self._database.signature != self._seen
+
+    def news(self) -> Known | None:
+        """All that is on record; None if no other process has written since this was asked last."""
+        self._seen = self._database.signature
         if not self._database.there:
-            return {}
-        tools: dict[str, dict[str, ToolRecord]] = {}
+            return None
         with self._database.reading() as database:
-            for server, name, blocked, fingerprint in database.execute(TOOLS):
-                known = ToolRecord(bool(blocked), fingerprint)
-                tools.setdefault(json.loads(server), {})[json.loads(name)] = known
-            servers = database.execute(SERVERS).fetchall()
-        found: dict[str, tuple[ServerRecord, Stamp]] = {}
-        for text, now, of, listed, says, at, by in servers:
-            name = json.loads(text)
-            own = MappingProxyType(tools.get(name, {}))
-            found[name] = ServerRecord(now, of, bool(listed), json.loads(says), own), (at, by)
-        return found
+            # Source: SQLite, PRAGMA data_version: another value once another connection has committed.
+            version = database.execute("PRAGMA data_version").fetchone()[0]
+            if version == self._version:
+                return None
+            found = _records(database)
+            self._version = version
+            return found
+
+    def read(self) -> Known:
+        """The record of each server, and when and by whom its standing was decided."""
+        self._version = None
+        return self.news() or {}
 
     def write(
         self,

@@ -7,6 +7,7 @@ import stat
 from contextlib import asynccontextmanager
 
 import anyio
+import anyio.from_thread
 import pytest
 from test_fleet import refused, until
 from upstreams import stub, wanted
@@ -219,6 +220,51 @@ async def test_what_one_process_learns_undoes_no_decision_of_another(kept):
     async with open_baseline(kept.file) as records:
         assert records.standing(entry) == "blocked"
         blocked = {name: one.blocked for name, one in records.record("stub").tools.items()}
+        assert blocked == {"a": False, "b": True}
+
+
+@pytest.mark.threat("A2")
+async def test_what_another_process_decides_holds_for_the_next_call(kept, monkeypatch):
+    async with kept.fleet(stub()) as fleet, open_baseline(kept.file) as other:
+        assert await fleet.call("stub", "ping", {})
+        other.block_tools(stub(), [tools(fleet)["ping"]], "somebody")
+        await other.flush()
+        assert (await refused(fleet, "ping")).code == "TOOL_NOT_APPROVED"
+        assert held(fleet) == {"ping": "blocked"} and await fleet.call("stub", "echo", {})
+        other.block(stub(), "somebody")
+        await other.flush()
+        assert (await refused(fleet, "echo")).code == "QUARANTINED"
+        other.approve(stub(), "somebody")
+        other.accept(fleet.seen("stub"), [Tool("stub", {"name": "x"})], None, "somebody")
+        await other.flush()
+        monkeypatch.setattr(fleet_module, "LOOK_SECONDS", 0.0)
+        async with anyio.create_task_group() as tasks:  # without a call
+            tasks.start_soon(fleet.keep_up)
+            with anyio.fail_after(5):
+                await until(lambda: fleet.catalog.servers["stub"].state == "ready")
+            tasks.cancel_scope.cancel()
+        assert "x" in kept.baseline.record("stub").tools
+
+
+async def test_what_a_process_learns_while_it_reads_what_another_decided_is_kept(kept, monkeypatch):
+    entry = stub()
+    async with open_baseline(kept.file) as ours, open_baseline(kept.file) as other:
+        ours.become(wanted(entry))
+        await ours.flush()
+        assert not await ours.refresh()  # it was ourselves who wrote
+        await other.refresh()
+        other.block_tools(entry, [Tool("stub", {"name": "b"})], "somebody")
+        await other.flush()
+        news = ours._file.news
+
+        def interrupted():
+            found = news()
+            anyio.from_thread.run_sync(ours.judge, entry, lists("a"))
+            return found
+
+        monkeypatch.setattr(ours._file, "news", interrupted)
+        assert await ours.refresh()
+        blocked = {name: one.blocked for name, one in ours.record("stub").tools.items()}
         assert blocked == {"a": False, "b": True}
 
 

@@ -229,6 +229,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_baseline::test_who_approved_a_server_without_tools_did_not_approve_those_that_come_later",
         "test_baseline::test_a_call_that_waits_for_its_connection_does_not_go_out_once_its_server_is_blocked",
         "test_trust::test_a_changed_tool_and_an_added_server_wait_and_no_agent_lets_them_in",
+        "test_baseline::test_what_another_process_decides_holds_for_the_next_call",
     ),
     # API documents
     "O1": (

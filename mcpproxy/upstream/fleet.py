@@ -40,6 +40,9 @@ logger = logging.getLogger(__name__)
 
 Listener = Callable[[Catalog], None]
 
+LOOK_SECONDS = 5.0
+"""Between looks at what other processes have decided. A call looks as well."""
+
 RESTING = {
     "disabled": "SERVER_UNAVAILABLE",
     "quarantined": "QUARANTINED",
@@ -198,6 +201,18 @@ class Fleet:
     def reconsider(self) -> None:
         """Go by what an operator has decided in the meantime."""
         self.become(self._settings)
+
+    async def catch_up(self) -> None:
+        """Go by what another process has decided in the meantime."""
+        if self._baseline is not None and await self._baseline.refresh():
+            logger.info("another process has decided about servers or tools; going by that")
+            self.reconsider()
+
+    async def keep_up(self) -> None:
+        """Do so before anybody calls, for ever."""
+        while True:
+            await anyio.sleep(LOOK_SECONDS)
+            await self.catch_up()
 
     def seen(self, name: str) -> Server:
         """A server as it is, held back or not: for operators alone. Raises `KeyError`."""
@@ -361,6 +376,7 @@ class Fleet:
         started: Callable[[], None],
         gate: Gate | None,
     ) -> Json:
+        await self.catch_up()
         member = self._awake(server)
         if member.link.connection is None:
             await connect(member.link)
@@ -441,6 +457,7 @@ async def open_fleet(
             references = References(environ, Vault(state) if state else None)
             fleet = Fleet(tasks, settings, Means(references, logs, warden), state, baseline)
             fleet.become(settings)
+            tasks.start_soon(fleet.keep_up)
             try:
                 yield fleet
             finally:
