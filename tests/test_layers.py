@@ -80,6 +80,7 @@ LAYERS = [
         "effort",
         "meter",
         "tracing",
+        "spawning",
     },
 ]
 """From the top; a module may import from layers below its own, and from its own layer without a cycle."""

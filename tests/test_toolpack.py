@@ -12,7 +12,7 @@ from packs import ECHO, ENVIRON, cli, open_tools, put, shell, tool
 from test_fleet import alive, until
 
 from mcpproxy.upstream.failure import Failure
-from mcpproxy.upstream.toolpack import source
+from mcpproxy.upstream.toolpack import processes, source
 from mcpproxy.upstream.toolpack.cache import Shelf
 from mcpproxy.upstream.toolpack.processes import Ended
 from mcpproxy.upstream.toolpack.results import of_program
@@ -238,19 +238,18 @@ async def test_nothing_is_left_of_one_that_is_cancelled_while_it_starts(
     root, tmp_path, monkeypatch
 ):
     shell(root, "family", FAMILY, "{{ input.file }}", "stay")
-    file, started, opened = tmp_path / "a", anyio.Event(), anyio.open_process
-
-    async def slowly(*words, **options):
-        process = await opened(*words, **options)
-        started.set()
-        await pid_in(file)  # as on a busy machine: the program runs before we hear that it does
-        return process
-
-    monkeypatch.setattr(anyio, "open_process", slowly)
+    file, spawn = tmp_path / "a", processes.spawn
     async with open_tools(root) as pack, anyio.create_task_group() as tasks:
-        tasks.start_soon(pack.source.call, "family", {"file": str(file)}, print)
-        await started.wait()
-        tasks.cancel_scope.cancel()
+
+        def cancelled(*words, **options):
+            tasks.cancel_scope.cancel()
+            process = spawn(*words, **options)
+            while not (file.exists() and file.read_text(encoding="ascii")):
+                pass  # as on a busy machine: the program runs before we hear that it does
+            return process
+
+        monkeypatch.setattr(processes, "spawn", cancelled)
+        await pack.source.call("family", {"file": str(file)}, print)
     pid = await pid_in(file)
     await until(lambda: not alive(pid))
 

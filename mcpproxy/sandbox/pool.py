@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import socket
-import subprocess
 import sys
 from collections import deque
 from collections.abc import AsyncIterator
@@ -22,6 +21,7 @@ import anyio
 from mcpproxy.errors import PoolBusy, WorkerError
 from mcpproxy.sandbox import frames
 from mcpproxy.sandbox.probe import ACTS, LANDLOCK_ACT, REFUSED
+from mcpproxy.spawning import spawn
 
 logger = logging.getLogger(__name__)
 
@@ -236,7 +236,7 @@ class Pool:
         async with AsyncExitStack() as stack:
             stack.callback(ours.close)
             with theirs:
-                process = await anyio.open_process(
+                process = spawn(
                     [
                         sys.executable,
                         "-I",
@@ -246,12 +246,9 @@ class Pool:
                         str(self._memory_bytes),
                         self._birth,
                     ],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
                     stderr=None,
                     env={},
                     pass_fds=[theirs.fileno()],
-                    start_new_session=True,
                 )
             try:
                 yield self._events(ours)
@@ -263,9 +260,8 @@ class Pool:
                 with anyio.CancelScope(shield=True):
                     with anyio.move_on_after(2):
                         await process.wait()
-                    if process.returncode is None:
-                        process.kill()
-                    await process.aclose()
+                    process.kill()
+                    await process.wait()
 
     async def _events(self, control: socket.socket) -> AsyncIterator[dict[str, object]]:
         line = Vm(0, control)

@@ -14,7 +14,6 @@ import logging
 import os
 import re
 import socket
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -26,6 +25,7 @@ import anyio
 from mcpproxy.errors import WorkerError
 from mcpproxy.sandbox import frames
 from mcpproxy.sandbox.memory import give_back
+from mcpproxy.spawning import Process, spawn
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Transformer:
         self._cache = cache
         self._lock = anyio.Lock(fast_acquire=True)
         self._line: socket.socket | None = None
-        self._process: anyio.abc.Process | None = None
+        self._process: Process | None = None
 
     async def warm(self) -> None:
         """Have it ready before somebody waits for it: the first use compiles for half a second."""
@@ -81,19 +81,19 @@ class Transformer:
 
     async def _ask(self, source: str) -> Compiled:
         if self._line is None:
-            await self._start()
+            self._start()
         line = self._line
         assert line is not None
         await send(line, json.dumps(source).encode())
         answer = json.loads(await receive(line))
         return Compiled(answer["text"], answer["refusal"])
 
-    async def _start(self) -> None:
+    def _start(self) -> None:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         self._line = ours
         with theirs:
-            self._process = await anyio.open_process(
+            self._process = spawn(
                 [
                     sys.executable,
                     "-I",
@@ -102,12 +102,8 @@ class Transformer:
                     str(theirs.fileno()),
                     *([] if self._cache is None else [str(self._cache)]),
                 ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
                 env={},
                 pass_fds=[theirs.fileno()],
-                start_new_session=True,
             )
 
     async def _stop(self) -> None:
@@ -118,9 +114,8 @@ class Transformer:
             if line is not None:
                 line.close()
             if process is not None:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.aclose()
+                process.kill()
+                await process.wait()
 
 
 @asynccontextmanager

@@ -21,8 +21,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import anyio
-import anyio.abc
 
+from mcpproxy.spawning import Process, spawn
 from mcpproxy.upstream.pipes import Lines, Pen, read
 from mcpproxy.upstream.warden import Warden
 
@@ -52,7 +52,7 @@ class Program:
 class Child:
     """A running server: the two streams of a transport, and what else is known of it."""
 
-    def __init__(self, name: str, process: anyio.abc.Process, stdin: int, stdout: int) -> None:
+    def __init__(self, name: str, process: Process, stdin: int, stdout: int) -> None:
         self.process = process
         self.reader = Lines(name, stdout)
         self.writer = Pen(stdin, self.let_go)
@@ -99,17 +99,15 @@ async def open_child(
         stderr, theirs_err = _pipe(fds)
         for ours in (stdin, stdout, stderr):
             os.set_blocking(ours, False)
-        # Shielded, and no await between here and the `try`: a cancellation would leave the child behind.
-        with anyio.CancelScope(shield=True):
-            process = await anyio.open_process(
-                [*guarded(), *program.command],
-                stdin=theirs_in,
-                stdout=theirs_out,
-                stderr=theirs_err,
-                env=program.env,
-                cwd=program.cwd,
-                start_new_session=True,
-            )
+        # No await between here and the `try`: a cancellation would leave the child behind.
+        process = spawn(
+            [*guarded(), *program.command],
+            stdin=theirs_in,
+            stdout=theirs_out,
+            stderr=theirs_err,
+            env=program.env,
+            cwd=program.cwd,
+        )
         for theirs in (theirs_in, theirs_out, theirs_err):
             fds.remove(theirs)
             os.close(theirs)
@@ -187,7 +185,7 @@ async def _close(child: Child) -> None:
         tasks.cancel_scope.cancel()
 
 
-async def _exit(process: anyio.abc.Process) -> bool:
+async def _exit(process: Process) -> bool:
     with anyio.move_on_after(GRACE):
         await process.wait()
     return process.returncode is not None
@@ -198,7 +196,7 @@ def _signal(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
-async def _gone(process: anyio.abc.Process, group: int) -> bool:
+async def _gone(process: Process, group: int) -> bool:
     """Whether the child and everyone in its group ended in time."""
     with anyio.move_on_after(GRACE):
         await process.wait()

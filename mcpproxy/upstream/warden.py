@@ -8,11 +8,12 @@ its own, so that what is sent to the daemon's group or terminal doesn't reach it
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 import anyio
+
+from mcpproxy.spawning import spawn
 
 SCRIPT = """
 groups=" "
@@ -55,16 +56,8 @@ async def open_warden() -> AsyncIterator[Warden]:
     theirs, ours = os.pipe()
     os.set_blocking(ours, False)
     try:
-        with anyio.CancelScope(shield=True):
-            process = await anyio.open_process(
-                ["/bin/sh", "-c", SCRIPT, "mcpproxy-warden"],
-                stdin=theirs,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={},
-                cwd="/",
-                start_new_session=True,
-            )
+        command = ["/bin/sh", "-c", SCRIPT, "mcpproxy-warden"]
+        process = spawn(command, stdin=theirs, env={}, cwd="/")
     except BaseException:
         os.close(ours)
         raise
@@ -77,4 +70,5 @@ async def open_warden() -> AsyncIterator[Warden]:
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(PATIENCE):
                 await process.wait()
-            await process.aclose()
+            process.kill()
+            await process.wait()

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import anyio
-import anyio.abc
 
+from mcpproxy.spawning import Process, spawn
 from mcpproxy.upstream.failure import Failure
+from mcpproxy.upstream.pipes import read
 from mcpproxy.upstream.stdio import guarded, outcome
 
 AFTERMATH = 0.5
@@ -56,27 +59,18 @@ async def run(
 
     Raises `Failure` when it can't be started, or writes more than `largest` bytes.
     """
+    pipe = subprocess.PIPE
     try:
-        # Shielded, and no await between here and the next `try`: a cancellation would leave it behind.
-        with anyio.CancelScope(shield=True):
-            process = await anyio.open_process(
-                [*guarded(), *command], env=env, cwd=folder, start_new_session=True
-            )
+        # No await between here and the next `try`: a cancellation would leave it behind.
+        process = spawn(
+            [*guarded(), *command], env=env, cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe
+        )
     except (OSError, ValueError) as error:
         raise Failure("EINTERNAL", f"it can't be started: {error}") from error
     output = bytearray()
     last: deque[str] = deque(maxlen=LAST_LINES)
     try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_feed, process, given)
-            tasks.start_soon(_watch, process, output, tasks.cancel_scope)
-            async with anyio.create_task_group() as reading:
-                reading.start_soon(_listen, process, last, note)
-                await _collect(process, output, largest)
-                if len(output) > largest:
-                    tasks.cancel_scope.cancel()
-            await process.wait()
-            tasks.cancel_scope.cancel()
+        await _converse(process, given, output, largest, last, note)
     finally:
         with anyio.CancelScope(shield=True):
             await _kill(process)
@@ -85,16 +79,44 @@ async def run(
     return Ended(bytes(output), process.returncode, " | ".join(last)[-500:])
 
 
-async def _feed(process: anyio.abc.Process, given: bytes) -> None:
+async def _converse(
+    process: Process,
+    given: bytes,
+    output: bytearray,
+    largest: int,
+    last: deque[str],
+    note: Callable[[list[str]], None],
+) -> None:
+    """Write and read until it has ended and said all, or has said too much."""
+    stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
+    assert stdin and stdout and stderr
+    with stdin, stdout, stderr:
+        for stream in (stdin, stdout, stderr):
+            os.set_blocking(stream.fileno(), False)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_feed, stdin, given)
+            tasks.start_soon(_watch, process, output, tasks.cancel_scope)
+            async with anyio.create_task_group() as reading:
+                reading.start_soon(_listen, stderr, last, note)
+                await _collect(stdout, output, largest)
+                if len(output) > largest:
+                    tasks.cancel_scope.cancel()
+            await process.wait()
+            tasks.cancel_scope.cancel()
+
+
+async def _feed(stdin: IO[bytes], given: bytes) -> None:
     """A program that doesn't want its input may close it."""
-    assert process.stdin is not None
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-        await process.stdin.send(given)
-    with suppress(OSError):
-        await process.stdin.aclose()
+    rest = memoryview(given)
+    with stdin, suppress(OSError):
+        while rest:
+            try:
+                rest = rest[os.write(stdin.fileno(), rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(stdin)
 
 
-async def _watch(process: anyio.abc.Process, output: bytearray, scope: anyio.CancelScope) -> None:
+async def _watch(process: Process, output: bytearray, scope: anyio.CancelScope) -> None:
     """End the reading with the process, though one that it left may hold its pipes open."""
     await process.wait()
     size = -1
@@ -104,20 +126,16 @@ async def _watch(process: anyio.abc.Process, output: bytearray, scope: anyio.Can
     scope.cancel()
 
 
-async def _collect(process: anyio.abc.Process, output: bytearray, largest: int) -> None:
-    assert process.stdout is not None
-    async for data in process.stdout:
+async def _collect(stdout: IO[bytes], output: bytearray, largest: int) -> None:
+    while data := await read(stdout.fileno()):
         output += data
         if len(output) > largest:
             return
 
 
-async def _listen(
-    process: anyio.abc.Process, last: deque[str], note: Callable[[list[str]], None]
-) -> None:
-    assert process.stderr is not None
+async def _listen(stderr: IO[bytes], last: deque[str], note: Callable[[list[str]], None]) -> None:
     part, size = b"", 0
-    async for data in process.stderr:
+    while data := await read(stderr.fileno()):
         size += len(data)
         if size > MOST_STDERR:
             continue
@@ -135,9 +153,9 @@ def _take(lines: list[bytes], last: deque[str], note: Callable[[list[str]], None
         note(texts)
 
 
-async def _kill(process: anyio.abc.Process) -> None:
+async def _kill(process: Process) -> None:
     """The program and all of its group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     with anyio.move_on_after(KILLED):
-        await process.aclose()
+        await process.wait()
