@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -14,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.abc
 
-from mcpproxy import approvals, gates
-from mcpproxy.approvals import Standing
+from mcpproxy import gates
 from mcpproxy.baseline import Baseline
 from mcpproxy.catalog import EMPTY, Catalog, Server
 from mcpproxy.errors import CallError
@@ -27,14 +25,14 @@ from mcpproxy.upstream.limits import Limiter
 from mcpproxy.upstream.link import Link
 from mcpproxy.upstream.login import Login
 from mcpproxy.upstream.logins import Logins
+from mcpproxy.upstream.members import Members
 from mcpproxy.upstream.patience import Patience
 from mcpproxy.upstream.references import References, named
-from mcpproxy.upstream.terms import dialled, limits, terms
 from mcpproxy.upstream.warden import open_warden
 from mcpproxy.vault import Vault
 
 if TYPE_CHECKING:
-    from mcpproxy.settings import ServerSettings, Settings
+    from mcpproxy.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -42,14 +40,6 @@ Listener = Callable[[Catalog], None]
 
 LOOK_SECONDS = 5.0
 """Between looks at what other processes have decided. A call looks as well."""
-
-RESTING = {
-    "disabled": "SERVER_UNAVAILABLE",
-    "quarantined": "QUARANTINED",
-    "blocked": "QUARANTINED",
-}
-"""The code of a call to a server that stays unconnected."""
-
 
 Gate = Callable[[str, Server], object]
 """Asked about a tool of a server as it is when the call goes out; raises `CallError` to stop it."""
@@ -63,26 +53,6 @@ def _nothing() -> None:
     """The default of `started`."""
 
 
-class _Member:
-    """A link, its limits, and the scope of its task."""
-
-    def __init__(self, link: Link, limiter: Limiter, standing: Standing) -> None:
-        self.link = link
-        self.standing = standing
-        self.limiter = limiter
-        self.scope = anyio.CancelScope()
-        self.calls = 0
-        """Calls that have got their turn."""
-        self.idle = anyio.Event()
-        """Set when the last of them has ended after the link was let go."""
-        self.leaving = False
-
-    def leave(self) -> None:
-        self.calls -= 1
-        if self.leaving and not self.calls:
-            self.idle.set()
-
-
 class Fleet:
     """See the module. Made by `open_fleet`."""
 
@@ -94,13 +64,12 @@ class Fleet:
         state: Path | None,
         baseline: Baseline | None,
     ) -> None:
-        self._tasks = tasks
-        self._settings = settings
-        self._means = means
-        self._baseline = baseline
-        self._listings = state and state / "listings"
         self.logins = Logins(tasks, means.references, state and state / "logins")
-        self._members: dict[str, _Member] = {}
+        self._baseline = baseline
+        listings = state and state / "listings"
+        self._members = Members(
+            tasks, settings, means, listings, baseline, self.logins, self._publish
+        )
         self._everyone = Limiter("the proxy (all servers together)")
         self._catalog = EMPTY
         self._listeners: dict[object, Listener] = {}
@@ -116,7 +85,8 @@ class Fleet:
         return lambda: self._listeners.pop(key, None) and None
 
     def _publish(self) -> None:
-        servers = {name: self._shown(member.link) for name, member in self._members.items()}
+        members = self._members.by_name.items()
+        servers = {name: self._members.shown(member.link) for name, member in members}
         if servers == dict(self._catalog.servers) and list(servers) == list(self._catalog.servers):
             return
         self._catalog = Catalog(MappingProxyType(servers), self._catalog.version + 1)
@@ -126,81 +96,19 @@ class Fleet:
             except Exception:
                 logger.exception("somebody failed who was told of new tools")
 
-    def _shown(self, link: Link) -> Server:
-        if self._baseline is None:
-            return link.seen
-        return self._baseline.judge(link.settings, link.seen)
-
     # what the settings ask for
 
     def become(self, settings: Settings) -> None:
         """Connect what the settings name, and let go of the rest. What didn't change stays connected."""
-        self._settings = settings
         self._everyone.become(
             settings.max_concurrent_requests, settings.queue_size, settings.queue_timeout
         )
-        if self._baseline is not None:
-            self._baseline.become(settings)
-        before, self._members = self._members, {}
-        for server in settings.servers:
-            self._members[server.name] = self._member(
-                server, settings, before.pop(server.name, None)
-            )
-        for member in before.values():
-            self._let_go(member)
+        self._members.become(settings)
         self._publish()
-
-    def _let_go(self, member: _Member) -> None:
-        """Close a link, once the calls that run on it have ended."""
-        member.leaving = True
-        if member.calls:
-            self._tasks.start_soon(_outlive, member)
-        else:
-            member.scope.cancel()
-
-    def _member(self, server: ServerSettings, settings: Settings, known: _Member | None) -> _Member:
-        if known is not None:
-            known.limiter.become(*limits(server, settings))
-            if known.standing == self._standing(server) and dialled(known.link.settings) == dialled(
-                server
-            ):
-                known.link.settings = server
-                known.link.terms = terms(server, settings)
-                return known
-            self._let_go(known)
-        return self._fresh(server, settings, known)
-
-    def _fresh(self, server: ServerSettings, settings: Settings, known: _Member | None) -> _Member:
-        """A member with a link of its own, and the occupancy of the one before."""
-        now, most = self._standing(server), limits(server, settings)
-        limiter = known.limiter if known else Limiter(f"server '{server.name}'", *most)
-        link = Link(
-            server,
-            terms(server, settings),
-            self._means,
-            self.logins.grant(server.name),
-            self._publish,
-            self._listings,
-        )
-        member = _Member(link, limiter, now)
-        if not server.enabled:
-            again = approvals.command("enable", server.name)
-            link.rest("disabled", f"an operator disabled it; to connect it again: {again}")
-        elif now != "approved":
-            state = "blocked" if now == "blocked" else "quarantined"
-            link.rest(state, approvals.why_out(server.name, now))
-        else:
-            self._tasks.start_soon(_keep, member)
-        return member
-
-    def _standing(self, server: ServerSettings) -> Standing:
-        if self._baseline is None:
-            return "waiting" if server.quarantined else "approved"
-        return self._baseline.standing(server)
 
     def reconsider(self) -> None:
         """Go by what an operator has decided in the meantime."""
-        self.become(self._settings)
+        self.become(self._members.settings)
 
     async def catch_up(self) -> None:
         """Go by what another process has decided in the meantime."""
@@ -216,26 +124,18 @@ class Fleet:
 
     def seen(self, name: str) -> Server:
         """A server as it is, held back or not: for operators alone. Raises `KeyError`."""
-        return self._members[name].link.seen
+        return self._members.by_name[name].link.seen
 
     async def look(self, name: str) -> Server:
         """What a server lists that is in quarantine: it is connected for that alone. Raises `KeyError`."""
-        known = self._members[name].link
-        entry = known.settings.model_copy(update={"lazy": False})
-        link = Link(entry, known.terms, self._means, self.logins.grant(name), lambda: None)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(link.keep)
-            await link.settled.wait()
-            seen = link.seen
-            tasks.cancel_scope.cancel()
-        return seen
+        return await self._members.look(name)
 
     # what others ask for
 
     async def settled(self, names: Iterable[str] | None = None) -> None:
         """Wait until each of these (or all) has connected or failed once."""
-        for name in list(self._members) if names is None else names:
-            if (member := self._members.get(name)) is not None:
+        for name in list(self._members.by_name) if names is None else names:
+            if (member := self._members.by_name.get(name)) is not None:
                 await member.link.settled.wait()
 
     async def known(self, names: Iterable[str] | None = None) -> None:
@@ -245,21 +145,19 @@ class Fleet:
         """
         await self.settled(names)
         async with anyio.create_task_group() as tasks:
-            for name in list(self._members) if names is None else names:
-                member = self._members.get(name)
+            for name in list(self._members.by_name) if names is None else names:
+                member = self._members.by_name.get(name)
                 if member is not None and member.link.seen.unknown:
                     tasks.start_soon(member.link.connected)
 
     def reconnect(self, name: str) -> None:
         """Have a server dialled anew now; calls that run on the old connection may finish."""
-        if (known := self._members.get(name)) is not None:
-            self._let_go(known)
-            self._members[name] = self._fresh(known.link.settings, self._settings, known)
+        if self._members.renew(name):
             self._publish()
 
     def refer_to(self, secret: str) -> list[str]:
         """The servers whose settings refer to this secret of the vault."""
-        members = self._members.items()
+        members = self._members.by_name.items()
         return [name for name, member in members if secret in named(member.link.settings)]
 
     async def log_in(self, name: str, scopes: tuple[str, ...], seconds: float) -> Login:
@@ -267,7 +165,7 @@ class Fleet:
 
         Raises `CallError`, `LoginError`, `Unreachable`.
         """
-        if (member := self._members.get(name)) is None:
+        if (member := self._members.by_name.get(name)) is None:
             raise CallError("SERVER_NOT_FOUND", gates.no_server(name, self._catalog))
         server = member.link.settings
         return await self.logins.begin(server, scopes, seconds, partial(self.reconnect, name))
@@ -281,30 +179,12 @@ class Fleet:
 
     async def restart(self, name: str) -> None:
         """Connect a server anew. Raises `CallError`."""
-        await self._awake(name).link.restart()
+        await self._members.awake(name).link.restart()
 
     def status(self) -> list[Json]:
-        now = anyio.current_time()
-        return [
-            {
-                "name": name,
-                "protocol": member.link.settings.protocol,
-                "enabled": member.link.settings.enabled,
-                "state": member.link.seen.state,
-                "tools": len(self._catalog.servers[name].tools),
-                "waiting": self._catalog.servers[name].waiting,
-                **_listing(member.link),
-                "error": member.link.seen.error,
-                "login": member.link.grant.status(),
-                "next_attempt_in_seconds": None
-                if (at := member.link.next_attempt) is None
-                else round(max(0.0, at - now), 1),
-                "protocol_version": member.link.version,
-                "in_flight": member.limiter.running,
-                "queued": member.limiter.queued,
-            }
-            for name, member in self._members.items()
-        ]
+        """How each server is, in the order of the configuration."""
+        shown = self._catalog.servers
+        return [member.status(shown[name]) for name, member in self._members.by_name.items()]
 
     async def call(
         self,
@@ -353,17 +233,19 @@ class Fleet:
 
     def connection(self, server: str) -> Connection | None:
         """That of one server, if it is open now."""
-        member = self._members.get(server)
+        member = self._members.by_name.get(server)
         return None if member is None else member.link.connection
 
     def connections(self) -> dict[str, Connection]:
         """Those that are open now, by server, in the order of the configuration."""
-        open_now = ((name, member.link.connection) for name, member in self._members.items())
+        open_now = (
+            (name, member.link.connection) for name, member in self._members.by_name.items()
+        )
         return {name: connection for name, connection in open_now if connection is not None}
 
     def offers(self, server: str) -> list[str]:
         """Which of tools, prompts and resources a server that is connected has."""
-        member = self._members.get(server)
+        member = self._members.by_name.get(server)
         connection = None if member is None else member.link.connection
         said = {} if connection is None else connection.offers
         return [kind for kind in ("tools", "prompts", "resources") if kind in said]
@@ -377,7 +259,7 @@ class Fleet:
         gate: Gate | None,
     ) -> Json:
         await self.catch_up()
-        member = self._awake(server)
+        member = self._members.awake(server)
         if member.link.connection is None:
             await connect(member.link)
         limiter, everyone, name = member.limiter, self._everyone, f"the call to {server}:{what}"
@@ -387,7 +269,7 @@ class Fleet:
             if not everyone.try_enter():
                 await everyone.enter(name)
             try:
-                member = self._awake(server)  # it may have changed while we waited
+                member = self._members.awake(server)  # it may have changed while we waited
                 member.calls += 1
                 try:
                     asked = partial(self._ask, gate, what, member.link)
@@ -400,43 +282,11 @@ class Fleet:
         finally:
             limiter.leave()
 
-    def _awake(self, name: str) -> _Member:
-        member = self._members.get(name)
-        if member is None:
-            # Names that are close to it are the gates' to give: they know who asks.
-            raise CallError("SERVER_NOT_FOUND", f"there is no server '{name}' any more")
-        seen = member.link.seen
-        if (code := RESTING.get(seen.state)) is not None:
-            raise CallError(code, f"server '{name}' is not available: {seen.error}")
-        return member
-
     def _ask(self, gate: Gate | None, tool: str, link: Link) -> None:
         """Whether a call may go out on a link that it may have waited for. Raises `CallError`."""
-        self._awake(link.settings.name)  # it may have been blocked or removed meanwhile
+        self._members.awake(link.settings.name)  # it may have been blocked or removed meanwhile
         if gate is not None:
-            gate(tool, self._shown(link))
-
-
-async def _outlive(member: _Member) -> None:
-    """Close a link after its calls, which have a time limit of their own."""
-    with anyio.move_on_after(2 * member.link.terms.call):
-        await member.idle.wait()
-    member.scope.cancel()
-
-
-async def _keep(member: _Member) -> None:
-    with member.scope:
-        await member.link.keep()
-
-
-def _listing(link: Link) -> Json:
-    """Whether the tools are those of a connection, or those of an earlier one, and how old they are."""
-    if link.listed_at is None or not link.seen.tools:
-        return {"listing": None, "listing_age_seconds": None}
-    return {
-        "listing": "live" if link.seen.state == "ready" else "kept",
-        "listing_age_seconds": round(max(0.0, time.time() - link.listed_at), 1),
-    }
+            gate(tool, self._members.shown(link))
 
 
 @asynccontextmanager
