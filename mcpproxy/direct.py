@@ -150,7 +150,7 @@ class CatalogFace(Face):
         if not connection.initialize_accepted or ctx.method not in LIBRARY_METHODS:
             return await call_next(ctx)
         try:
-            return self._stamped(ctx, await self._from_library(ctx))
+            return self._stamped(ctx, readable.shallow(await self._from_library(ctx)))
         except CallError as error:
             data = {"code": error.code, "retry_after_ms": error.retry_after_ms}
             raise MCPError(types.INTERNAL_ERROR, error.message, data) from error

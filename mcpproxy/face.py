@@ -29,9 +29,11 @@ from mcp.server.subscriptions import (
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
 from mcpproxy import __version__, offer
+from mcpproxy.incoming import Incoming
 from mcpproxy.names import find_tool
 from mcpproxy.policy import LOCAL, Caller
 from mcpproxy.toolbox import Call, Context, Json, Tools, asked_by
@@ -47,6 +49,11 @@ FIXED_TTL_MS = 3_600_000
 
 asking: ContextVar[Caller] = ContextVar("asking", default=LOCAL)
 """Who asks over HTTP, for the place where the SDK doesn't say for whom."""
+
+MOST_FAULTS = 5
+UNEXPLAINED = "Invalid request parameters"
+"""What the SDK says to a client that asks for something before the handshake."""
+NOT_BEGUN = "send initialize before this; or, in 2026-07-28, the protocol version in params._meta"
 
 stream: ContextVar[object] = ContextVar("stream", default=None)
 """Whose stream is being opened, where that is somebody who can be told things alone."""
@@ -137,6 +144,7 @@ class Face:
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             max_request_body_size=LARGEST_BODY,
         )
+        self._incoming = Incoming(self.manager.handle_request, LARGEST_BODY)
 
     async def listen(
         self, ctx: Context, params: types.SubscriptionsListenRequestParams
@@ -158,7 +166,7 @@ class Face:
             # Has the SDK keep a session for the one who opened it.
             owner = AccessToken(token="", client_id=caller.name, scopes=[])
             scope = {**scope, "user": AuthenticatedUser(owner)}
-        await self.manager.handle_request(scope, receive, send)
+        await self._incoming(scope, receive, send)
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
         """For the SDK's check of `Mcp-Param-*` headers, which else lists all tools every time."""
@@ -173,6 +181,16 @@ class Face:
         """A legacy client is there, and can be told things from now on."""
 
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        try:
+            return await self._dispatch(ctx, call_next)
+        except ValidationError as error:
+            raise MCPError(types.INVALID_PARAMS, faults(error)) from error
+        except MCPError as error:
+            if error.message == UNEXPLAINED and not ctx.session._connection.initialize_accepted:
+                raise MCPError(error.code, NOT_BEGUN) from error
+            raise
+
+    async def _dispatch(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         # `_connection` has no public accessor in this SDK; nothing else here touches it.
         connection: Connection = ctx.session._connection
         if ctx.method == "notifications/initialized":
@@ -213,6 +231,14 @@ class Face:
             return {"resultType": "complete", **result, "_meta": meta}
         modern_only = ("resultType", "ttlMs", "cacheScope")
         return {key: value for key, value in result.items() if key not in modern_only}
+
+
+def faults(error: ValidationError) -> str:
+    """What is wrong with the parameters of a request, in a sentence for each."""
+    return "; ".join(
+        f"{'.'.join(map(str, each['loc']))}: {each['msg'][:1].lower()}{each['msg'][1:]}"
+        for each in error.errors(include_url=False, include_input=False)[:MOST_FAULTS]
+    )
 
 
 async def answered_before(ctx: Context, params: object) -> Any:

@@ -1,7 +1,8 @@
 """JSON-RPC over a byte stream, one message per line, for the SDK's stream of messages.
 
 The same framing on standard input and output and on the local pipe. Whatever arrives, the
-connection lives on: a line that is no message is answered with a JSON-RPC error.
+connection lives on: a line that is no message is answered with a JSON-RPC error. The messages of a
+batch are answered one by one, each as it is ready.
 
     bytes ─> lines ─> SessionMessage ─> Server.run ─> SessionMessage ─> bytes
 """
@@ -18,14 +19,17 @@ from anyio.abc import ByteReceiveStream, ByteSendStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import (
-    INVALID_REQUEST,
-    PARSE_ERROR,
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
     jsonrpc_message_adapter,
 )
 from pydantic import ValidationError
+
+from mcpproxy import jsonrpc
+from mcpproxy.jsonrpc import Malformed
 
 logger = logging.getLogger(__name__)
 
@@ -67,23 +71,35 @@ async def lines(
             pieces.clear()
 
 
-def parse(line: bytes | TooLong) -> JSONRPCMessage:
-    """The message in `line`; a ValueError's arguments are a JSON-RPC error's code and message."""
+def parse(line: bytes | TooLong, *, batches: bool = False) -> list[JSONRPCMessage]:
+    """The message in `line`, or those of a batch where there may be some. Raises `Malformed`."""
     if isinstance(line, TooLong):
-        raise ValueError(INVALID_REQUEST, f"Message longer than {LONGEST_LINE} bytes")
+        raise Malformed(jsonrpc.INVALID_REQUEST, f"a message has at most {LONGEST_LINE:,} bytes")
     try:
-        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError:
         pass
-    # The quick parser refuses lone surrogates, which JSON allows and scripts may hold.
-    try:
-        decoded = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(PARSE_ERROR, "Parse error: a line is not JSON") from error
+    else:
+        # The quick parser takes a request for a notification when its id is of an odd kind.
+        if not isinstance(message, JSONRPCNotification) or b'"id"' not in line:
+            return [message]
+    # It also refuses lone surrogates, which JSON allows and scripts may hold.
+    decoded = jsonrpc.loads(line)
+    if isinstance(decoded, list):
+        if not batches:
+            raise Malformed(jsonrpc.INVALID_REQUEST, jsonrpc.NO_BATCHES)
+        return [validated(each) for each in jsonrpc.elements(decoded)]
+    jsonrpc.check(decoded)
+    return [validated(decoded)]
+
+
+def validated(decoded: jsonrpc.Json) -> JSONRPCMessage:
     try:
         return jsonrpc_message_adapter.validate_python(decoded, by_name=False)
     except ValidationError as error:
-        raise ValueError(INVALID_REQUEST, "A line is not one JSON-RPC message") from error
+        raise Malformed(
+            jsonrpc.INVALID_REQUEST, "this is neither a request nor a notification nor a response"
+        ) from error
 
 
 def dump(message: JSONRPCMessage) -> bytes:
@@ -100,20 +116,22 @@ async def receive(
     messages: MemoryObjectSendStream[SessionMessage | Exception],
     replies: Outgoing,
 ) -> None:
+    batches = False
     async with messages, replies:
         async for line in lines(stream):
             if isinstance(line, bytes) and not line.strip():
                 continue
             try:
-                message = parse(line)
-            except ValueError as error:
-                code, text = error.args
-                logger.warning("mcp pipe: %s", text)
-                refusal = JSONRPCError(
-                    jsonrpc="2.0", id=None, error=ErrorData(code=code, message=text)
-                )
+                found = parse(line, batches=batches)
+            except Malformed as fault:
+                logger.warning("mcp pipe: %s", fault)
+                said = ErrorData(code=fault.code, message=str(fault))
+                refusal = JSONRPCError(jsonrpc="2.0", id=fault.id, error=said)
                 await replies.send(SessionMessage(refusal))
-            else:
+                continue
+            for message in found:
+                if isinstance(message, JSONRPCRequest) and message.method == "initialize":
+                    batches = jsonrpc.has_batches((message.params or {}).get("protocolVersion"))
                 await messages.send(SessionMessage(message))
 
 

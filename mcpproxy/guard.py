@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, unquote_plus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mcpproxy import logs, tracing
+from mcpproxy import jsonrpc, logs, tracing
 from mcpproxy.policy import ADMIN, ANONYMOUS, LOCAL, Caller
 from mcpproxy.rates import WrongKeys
 from mcpproxy.settings import Settings
@@ -54,8 +54,6 @@ KEY = "apikey"
 """The query parameter that may hold a key."""
 EXEC = "/api/v1/code/exec"
 """Whose refusals have no `success` in their envelope."""
-INVALID_REQUEST = -32600
-"""Of JSON-RPC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +225,7 @@ async def refuse(send: Send, refusal: Refusal, request_id: str, path: str) -> No
         headers.append((b"retry-after", b"%d" % refusal.wait))
     body: dict[str, Any] = {"ok": False, "error": error, "request_id": request_id}
     if is_mcp(path):
-        said = {"code": INVALID_REQUEST, "message": refusal.message, "data": error}
-        body = {"jsonrpc": "2.0", "id": None, "error": said}
+        body = jsonrpc.error(jsonrpc.INVALID_REQUEST, refusal.message, data=error)
     elif path != EXEC:
         body = {"success": False, **body}
     if refusal.status == 401:

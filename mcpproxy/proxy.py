@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 async def list_prompts(
     ctx: Context, params: types.PaginatedRequestParams | None
 ) -> types.ListPromptsResult:
+    if params is not None and params.cursor:
+        raise MCPError(types.INVALID_PARAMS, "there is no such cursor: the list has one page")
     guide = types.Prompt(
         name=offer.GUIDE_NAME, title="Reusable code", description=offer.GUIDE_SUMMARY
     )

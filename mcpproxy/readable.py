@@ -12,9 +12,14 @@ from typing import Any
 from mcp_types import methods
 from pydantic import BaseModel, ValidationError
 
+from mcpproxy.errors import CallError
+from mcpproxy.request import deeper
+
 Json = dict[str, Any]
 
 VERSION = "2025-11-25"
+DEEPEST = 200
+"""Levels of objects and arrays in one another. Some 250 are more than the SDK can write, and many can read."""
 TRIES = 3
 """What stands in for a faulty member may be at fault itself."""
 
@@ -44,6 +49,9 @@ def readable(entry: Mapping[str, Any], method: str, member: str, **instead: Any)
     page = methods.SERVER_RESULTS[method, VERSION]
     assert isinstance(page, type) and issubclass(page, BaseModel)
     found = dict(entry)
+    for name, value in entry.items():
+        if deeper(value, DEEPEST):
+            found = without(found, (name,), instead)
     for _ in range(TRIES):
         try:
             page.model_validate({member: [found]}, strict=True)
@@ -52,6 +60,17 @@ def readable(entry: Mapping[str, Any], method: str, member: str, **instead: Any)
             for fault in error.errors(include_url=False, include_context=False):
                 found = without(found, fault["loc"][2:], instead)
     return None
+
+
+def shallow(result: Json) -> Json:
+    """The result of a call, if clients can read it. Raises `CallError`."""
+    if deeper(result, DEEPEST):
+        raise CallError(
+            "UPSTREAM_ERROR",
+            f"the result is nested more than {DEEPEST} levels deep, which no client could read; have a "
+            "program (code_execution) return the part of it that you need",
+        )
+    return result
 
 
 def without(entry: Json, at: tuple[int | str, ...], instead: Json) -> Json:

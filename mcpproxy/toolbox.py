@@ -23,10 +23,12 @@ from mcpproxy.asking import Asker, Desk
 from mcpproxy.discovery import near_names
 from mcpproxy.errors import CallError, Refused
 from mcpproxy.execution import Reply, refusal, to_json
+from mcpproxy.incoming import params_of
 from mcpproxy.names import LONGEST, SEPARATORS, ToolId, close, find_tool
 from mcpproxy.paging import Cut, NoPage
 from mcpproxy.policy import EVERYTHING, LOCAL, Caller
 from mcpproxy.questions import JOINING_SECONDS
+from mcpproxy.readable import shallow
 from mcpproxy.upstream.connection import Client
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ class Call:
 
     @classmethod
     def of(cls, ctx: Context) -> Call:
-        params = ctx.params or {}
+        params = params_of(ctx)
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str):
             raise MCPError(types.INVALID_PARAMS, "params.name must be a string")
@@ -275,7 +277,7 @@ class Tools:
             return result
         result.setdefault("content", [])
         limit = self.daemon.settings.tool_response_limit
-        return noted(*self.daemon.pages.first(result, limit, call.caller.owner), call)
+        return shallow(noted(*self.daemon.pages.first(result, limit, call.caller.owner), call))
 
     def is_legacy(self, server: str) -> bool:
         connection = self.daemon.fleet.connection(server)

@@ -155,7 +155,7 @@ def test_any_definition_has_a_fingerprint(more):
 
 def test_a_definition_too_deep_to_be_read_is_held_even_where_all_are_trusted():
     deep = []
-    for _ in range(5000):
+    for _ in range(100_000):  # Python 3.13 reads some thousands
         deep = [deep]
     odd = tool("a", inputSchema=deep)
     record = ServerRecord("approved", "id", True, None, {"a": ToolRecord(False, fingerprint(odd))})

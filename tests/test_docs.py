@@ -64,7 +64,7 @@ def serving():
         # Commands find the daemon, which runs with another configuration than the usual one.
         command = place.folder / "bin" / "mcpproxy"
         command.parent.mkdir()
-        command.write_text(f'#!/bin/sh\nexec {PROGRAM} "$@" --config {place.config}\n', "utf-8")
+        command.write_text(f'#!/bin/sh\nexec "{PROGRAM}" "$@" --config {place.config}\n', "utf-8")
         command.chmod(0o700)
         (place.folder / "program.js").write_text("return input.n * 2\n", encoding="utf-8")
         place.script("double.js", "({ result: input.value * 2 })")

@@ -10,6 +10,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 
 from mcpproxy.framing import TooLong, dump, lines, open_messages, parse
+from mcpproxy.jsonrpc import Malformed
 
 
 class Chunks:
@@ -68,17 +69,34 @@ async def test_a_large_line_takes_time_in_proportion():
         (b"7", -32600),
         (b'{"jsonrpc":"2.0","id":1}', -32600),
         (TooLong(), -32600),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}', -32600),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
     ],
 )
 def test_what_is_no_message_is_an_error(line, code):
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(Malformed) as refused:
         parse(line)
-    assert refused.value.args[0] == code
+    assert refused.value.code == code
+
+
+def test_an_error_has_the_id_of_its_request_where_there_is_one():
+    with pytest.raises(Malformed, match="jsonrpc") as refused:
+        parse(b'{"id":"a","method":"ping"}')
+    assert refused.value.id == "a"
+
+
+@pytest.mark.parametrize("odd", ["[]", "[7]", '[{"jsonrpc":"2.0","id":1,"method":"initialize"}]'])
+def test_a_batch_is_of_messages_that_may_come_together(odd):
+    with pytest.raises(Malformed):
+        parse(odd.encode(), batches=True)
 
 
 def test_lone_surrogates_go_both_ways():
     line = b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":"\\ud800"}}'
-    message = parse(line)
+    (message,) = parse(line)
     assert message.params == {"a": "\ud800"}
     assert json.loads(dump(message)) == json.loads(line)
 
@@ -93,6 +111,19 @@ async def test_garbage_is_answered_and_the_next_message_arrives():
     error, echoed = [json.loads(line) for line in write.data.splitlines()]
     assert error["id"] is None and error["error"]["code"] == -32700
     assert echoed["method"] == "ping"
+
+
+@pytest.mark.parametrize(("revision", "taken"), [("2025-03-26", 2), ("2025-11-25", 0)])
+async def test_batches_are_taken_in_the_revisions_that_have_them(revision, taken):
+    ping = JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")
+    hello = JSONRPCRequest(
+        jsonrpc="2.0", id=0, method="initialize", params={"protocolVersion": revision}
+    )
+    one = dump(ping).strip()
+    read = Chunks(dump(hello), b"[%s,%s]\n" % (one, one), dump(ping))
+    async with open_messages(read, Sink()) as (incoming, _):
+        found = [(await incoming.receive()).message for _ in range(taken + 2)]
+    assert found == [hello, *[ping] * taken, ping]
 
 
 async def test_a_reader_that_is_gone_ends_the_messages():

@@ -99,6 +99,30 @@ def test_an_answer_to_no_request_is_noise(number):
     assert len(noise) == 1
 
 
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":7,"result":{"a":%s}}' % DEEP,
+        b'{"result":{"id":1,"a":%s},"jsonrpc":"2.0","id":7}' % DEEP,
+        b'{"jsonrpc": "2.0", "id": 7, "result": {"a": nope}}',
+    ],
+)
+def test_a_call_does_not_wait_for_an_answer_that_could_not_be_read(line):
+    message = parse(line, lambda what, line: None)
+    assert isinstance(message, types.JSONRPCError)
+    assert message.id == 7 and "can't be read" in message.error.message
+
+
+def test_what_could_not_be_read_and_is_no_answer_is_noise():
+    said = []
+    request = b'{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":%s}}' % DEEP
+    assert parse(request, lambda *odd: said.append(odd)) is None
+    assert len(said) == 1
+
+
 def test_numbers_that_json_does_not_have_are_null():
     message = parse(b'{"jsonrpc":"2.0","id":1,"result":{"a":NaN,"b":[-Infinity]}}', silent)
     assert isinstance(message, types.JSONRPCResponse)

@@ -31,7 +31,7 @@ CALL = ("mcp1_get_user", {"username": "ada"})
 def place(tmp_path_factory):
     """A daemon that runs with the page's configuration, and where its programs are run."""
     program = tmp_path_factory.mktemp("bin") / "github-mcp-server"
-    program.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {STUB}\n", encoding="utf-8")
+    program.write_text(f"#!/bin/sh\nexec '{sys.executable}' -I -S '{STUB}'\n", encoding="utf-8")
     program.chmod(0o700)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")

@@ -17,6 +17,9 @@ from mcpproxy.upstream.toolpack.cache import Shelf
 from mcpproxy.upstream.toolpack.processes import Ended
 from mcpproxy.upstream.toolpack.results import of_program
 
+PYTHON = Path(sys.executable).resolve()
+"""A first line of a script can't have the spaces that the path of a checkout may have."""
+
 MODULE = """
     import os, sys
 
@@ -58,7 +61,7 @@ async def test_a_python_file_reads_stdin_and_writes_stdout(root):
 
 
 async def test_a_program_of_the_pack_or_of_the_path(root):
-    own = put(root, "bin/own", f"#!{sys.executable} -IS\n{ECHO}")
+    own = put(root, "bin/own", f"#!{PYTHON} -IS\n{ECHO}")
     own.chmod(0o755)
     tool(
         root,
@@ -98,7 +101,7 @@ async def test_a_php_tool(root):
 
 
 async def test_php_is_started_as_its_binary_is_named(root):
-    binary = put(root, "php-of-ours", f"#!{sys.executable} -IS\n{ECHO}")
+    binary = put(root, "php-of-ours", f"#!{PYTHON} -IS\n{ECHO}")
     binary.chmod(0o755)
     put(root, "echo.php", "<?php")
     tool(root, "echo", "php", php=["echo.php", "{{input.a}}"], phpBinary=str(binary))

@@ -34,6 +34,12 @@ TURN = 64
 NOTED = 100
 """Lines per connection that are no messages and are logged; the rest isn't."""
 OBJECT = re.compile(rb"\s*\{")
+HEAD = 300
+"""Bytes at either end of a response in which its id stands."""
+ID = rb'"id"\s*:\s*(\d+|"[^"\\]*")\s*'
+FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + ID + b",")
+LAST = re.compile(b",\\s*" + ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+"""Where libraries put it."""
 
 
 async def read(fd: int) -> bytes:
@@ -241,9 +247,9 @@ def parse(line: bytes, odd: Callable[[str, bytes], None]) -> types.JSONRPCMessag
     try:
         with uncollected() if len(line) > LARGE else nullcontext():
             data = _load(line)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError) as error:
         odd("a line that is no message", line)
-        return None
+        return _unreadable(line, error)
     if "method" not in data and (number := data.get("id")) is not None:
         if isinstance(number, int | str) and not isinstance(number, bool):
             return _answer(data, number)
@@ -281,6 +287,18 @@ def _load(line: bytes) -> Any:
         data = json.loads(text, parse_constant=lambda _: None)
         clean = json.dumps(data, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
         return json.loads(clean.decode("utf-16-le", "replace"))
+
+
+def _unreadable(line: bytes, error: Exception) -> types.JSONRPCMessage | None:
+    """An error in place of a response that can't be read, if that is what it is: its call must not hang."""
+    found = None if b'"method"' in line[:HEAD] else FIRST.match(line) or LAST.search(line[-HEAD:])
+    if found is None:
+        return None
+    why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    fault = types.ErrorData(
+        code=types.INTERNAL_ERROR, message=f"the server sent a response that can't be read: {why}"
+    )
+    return types.JSONRPCError(jsonrpc="2.0", id=json.loads(found[1]), error=fault)
 
 
 def _answer(data: dict[str, Any], number: int | str) -> types.JSONRPCMessage:
