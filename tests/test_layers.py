@@ -136,6 +136,13 @@ def test_no_two_modules_import_each_other():
     assert [name for name in graph if name in reach(name)] == []
 
 
+@pytest.mark.parametrize(("source", "other"), [("toolpack", "openapi"), ("openapi", "toolpack")])
+def test_sources_of_tools_know_nothing_of_each_other(source, other):
+    files = (PACKAGE / "upstream" / source).glob("*.py")
+    named = f"mcpproxy.upstream.{other}"
+    assert [file.name for file in files if named in file.read_text(encoding="utf-8")] == []
+
+
 def test_the_architecture_page_names_every_module():
     page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
     assert [name for name in modules() if f"`{name}" not in page] == []

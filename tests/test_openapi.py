@@ -16,12 +16,12 @@ from packs import serving_site
 from test_fleet import until
 from test_toolpack_http import Site
 
+from mcpproxy.upstream.files import Bad
 from mcpproxy.upstream.openapi import source
 from mcpproxy.upstream.openapi.reading import Wanted, load
 from mcpproxy.upstream.openapi.security import Client
 from mcpproxy.upstream.openapi.sending import request, written
 from mcpproxy.upstream.openapi.styles import Unwritable
-from mcpproxy.upstream.toolpack.document import Bad
 
 LIST = {"type": "array", "items": {"type": "string"}}
 OBJECT = {"type": "object", "additionalProperties": {"type": "string"}}

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from packs import serving_site
 from test_toolpack_http import Site
 
+from mcpproxy.upstream.files import Bad
 from mcpproxy.upstream.openapi.document import parse
 from mcpproxy.upstream.openapi.reading import Wanted, load
 from mcpproxy.upstream.openapi.sending import request
 from mcpproxy.upstream.openapi.styles import Unwritable
 from mcpproxy.upstream.references import Unreachable
-from mcpproxy.upstream.toolpack.document import Bad
 
 LIBRARY = Path(__file__).parents[1] / "examples" / "openapi" / "library.yaml"
 

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packs import ENVIRON, cli, faults, open_tools, put, tool
 
+from mcpproxy.upstream.checker import Checker
+from mcpproxy.upstream.files import Bad
 from mcpproxy.upstream.toolpack import document, reading
-from mcpproxy.upstream.toolpack.document import Bad
-from mcpproxy.upstream.toolpack.schemas import Bundle, Checker
+from mcpproxy.upstream.toolpack.schemas import Bundle
 
 GOOD = "id: good\nkind: cli\nentry: cat\n"
 
@@ -54,7 +55,7 @@ def read(root):
         ("id: bad\nkind: cli\nentry: cat\ntemplating:\n  cacheKey: '{{ x'\n", "bad.tool.yaml:4: the template is not valid"),
         ("id: bad\nkind: python\nentry: none:run\n", "bad.tool.yaml:3: there is no module 'none'"),
         ("id: bad\nkind: python\nentry: ../none.py\n", "there is no file '../none.py'"),
-        ("id: bad\nkind: python\nentry: /etc/hostname\n", "leads out of the pack"),
+        ("id: bad\nkind: python\nentry: /etc/hostname\n", "leads out of the folder"),
         ("id: bad\nkind: http\nentry: ftp://x/\n", "bad.tool.yaml:3: entry must begin with http"),
         ("id: bad\nkind: http\nentry: 'https://{{input.host}}/'\n", "is no HOST or HOST:PORT"),
         ("id: bad\nkind: http\nentry: 'https://api.test{{input.x}}/'\n", "is no HOST or HOST:PORT"),
@@ -179,7 +180,7 @@ def test_no_link_does(root, linked):
         tool(root, "bad", entry="script.py")
     (root / linked).symlink_to(root.parent / "secret")
     (found,) = faults(root)
-    assert "leads out of the pack" in found
+    assert "leads out of the folder" in found
     assert read(root).tools == {}
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from packs import cli, faults, open_tools, put
 
-from mcpproxy.upstream.toolpack.document import Bad
+from mcpproxy.upstream.files import Bad
 from mcpproxy.upstream.toolpack.templating import Template, Unfit
 
 HOSTILE = [

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
+
+from mcpproxy.redaction import SECRETS
 
 Code = Literal["EINVAL", "ETIMEOUT", "ECAP", "EINTERNAL"]
 CODES: dict[str, Code] = {
@@ -28,3 +31,11 @@ class Failure(Exception):
         """The canonical shape."""
         error: dict[str, Any] = {"code": self.code, "message": self.message}
         return {"error": error if self.details is None else {**error, "details": self.details}}
+
+
+def failed(error: Failure) -> dict[str, Any]:
+    """A failure as it travels, without secrets."""
+    data = SECRETS.hide_all(error.data())
+    text = json.dumps(data, ensure_ascii=False)
+    content = [{"type": "text", "text": text}]
+    return {"content": content, "structuredContent": data, "isError": True}

@@ -15,8 +15,7 @@ from urllib.parse import unquote
 
 import yaml
 
-from mcpproxy.upstream.toolpack.document import Bad
-from mcpproxy.upstream.toolpack.schemas import inside
+from mcpproxy.upstream.files import Bad, inside
 
 Json = dict[str, Any]
 

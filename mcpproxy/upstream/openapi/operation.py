@@ -15,11 +15,11 @@ from openapi_pydantic.v3.v3_1 import Encoding
 from openapi_pydantic.v3.v3_1 import Parameter as Described
 from pydantic import BaseModel, ValidationError
 
+from mcpproxy.upstream.files import Bad
 from mcpproxy.upstream.openapi import styles
 from mcpproxy.upstream.openapi.document import Documents
 from mcpproxy.upstream.openapi.schemas import Bundle, Schemas
 from mcpproxy.upstream.request import OURS, TOKEN
-from mcpproxy.upstream.toolpack.document import Bad
 
 Json = dict[str, Any]
 Place = Literal["path", "query", "header", "cookie"]

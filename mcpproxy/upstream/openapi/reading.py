@@ -17,12 +17,12 @@ from urllib.parse import urljoin, urlsplit
 
 from openapi_pydantic.v3.v3_1 import Server
 
+from mcpproxy.upstream.files import Bad
 from mcpproxy.upstream.openapi import security, swagger
 from mcpproxy.upstream.openapi.document import Documents, parse, read
 from mcpproxy.upstream.openapi.operation import Maker, Operation, parsed
 from mcpproxy.upstream.openapi.security import Auth, Client, Credential
 from mcpproxy.upstream.request import target_fault
-from mcpproxy.upstream.toolpack.document import Bad
 
 Json = dict[str, Any]
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import jsonschema_rs
 
+from mcpproxy.upstream.files import Bad
 from mcpproxy.upstream.openapi.document import Documents, texts
-from mcpproxy.upstream.toolpack.document import Bad
 
 Json = dict[str, Any]
 Direction = Literal["in", "out"]

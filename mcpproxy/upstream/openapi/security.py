@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from openapi_pydantic.v3.v3_1 import SecurityScheme
 
+from mcpproxy.upstream.files import Bad
 from mcpproxy.upstream.openapi.operation import parsed
 from mcpproxy.upstream.request import TOKEN, header_fault
-from mcpproxy.upstream.toolpack.document import Bad
 
 Json = dict[str, Any]
 Where = Literal["header", "query", "cookie"]

@@ -13,8 +13,7 @@ from mcpproxy.upstream.openapi import styles
 from mcpproxy.upstream.openapi.operation import Body, Operation, Parameter, is_binary
 from mcpproxy.upstream.openapi.security import Credential
 from mcpproxy.upstream.openapi.styles import Pairs, Unwritable
-from mcpproxy.upstream.request import Request, header_fault, target_fault
-from mcpproxy.upstream.toolpack.results import wire
+from mcpproxy.upstream.request import Request, header_fault, target_fault, wire
 
 Json = dict[str, Any]
 

@@ -18,8 +18,10 @@ import httpcore2
 
 from mcpproxy.redaction import SECRETS, Secrets
 from mcpproxy.upstream import inside
-from mcpproxy.upstream.failure import Failure
+from mcpproxy.upstream.checker import Checker, TooMuch
+from mcpproxy.upstream.failure import Failure, failed
 from mcpproxy.upstream.fetching import connections, fetch
+from mcpproxy.upstream.files import Bad
 from mcpproxy.upstream.inside import Announce, Json, Report, Source
 from mcpproxy.upstream.openapi import answer, sending
 from mcpproxy.upstream.openapi.document import LARGEST
@@ -29,9 +31,6 @@ from mcpproxy.upstream.openapi.styles import Unwritable
 from mcpproxy.upstream.openapi.token import Tokens
 from mcpproxy.upstream.references import Unreachable
 from mcpproxy.upstream.request import Request
-from mcpproxy.upstream.toolpack.document import Bad
-from mcpproxy.upstream.toolpack.results import failed
-from mcpproxy.upstream.toolpack.schemas import Checker, TooMuch
 
 logger = logging.getLogger(__name__)
 

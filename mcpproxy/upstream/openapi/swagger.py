@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from mcpproxy.upstream.files import Bad
 from mcpproxy.upstream.openapi.document import Documents, texts
-from mcpproxy.upstream.toolpack.document import Bad
 
 Json = dict[str, Any]
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcpproxy.upstream.toolpack.document import Bad
-from mcpproxy.upstream.toolpack.schemas import inside
+from mcpproxy.upstream.files import Bad, inside
 from mcpproxy.upstream.toolpack.templating import Template, Unfit
 from mcpproxy.upstream.toolpack.toolfile import ToolFile
 

@@ -15,31 +15,12 @@ from typing import Any
 
 import yaml
 
-Where = tuple[str | int, ...]
-"""The way to a part of a document: keys and places."""
+from mcpproxy.upstream.files import Bad, Where
 
 LARGEST = 2**20
 """Bytes of a file."""
 MOST_PARTS = 20_000
 DEEPEST = 64
-
-
-class Bad(ValueError):
-    """A file can't be used; the message says why, `line` says where if that is known."""
-
-    def __init__(
-        self,
-        reason: str,
-        line: int | None = None,
-        file: Path | None = None,
-        where: Where = (),
-    ) -> None:
-        super().__init__(reason)
-        self.line = line
-        self.file = file
-        """The file at fault, where it isn't the one that was being read."""
-        self.where = where
-        """The part at fault, where its line isn't known to whoever found it."""
 
 
 @dataclass(frozen=True, slots=True)

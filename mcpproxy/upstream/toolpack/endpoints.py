@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mcpproxy.upstream.addresses import never
+from mcpproxy.upstream.files import Bad
 from mcpproxy.upstream.request import (
     LONGEST_HEADER,
     LONGEST_URL,
@@ -22,7 +23,6 @@ from mcpproxy.upstream.request import (
     header_fault,
     target_fault,
 )
-from mcpproxy.upstream.toolpack.document import Bad
 from mcpproxy.upstream.toolpack.templating import Template, Unfit
 from mcpproxy.upstream.toolpack.toolfile import ToolFile
 

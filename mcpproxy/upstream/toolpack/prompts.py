@@ -16,8 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mcpproxy.upstream.toolpack.document import LARGEST, Bad, Document, load
-from mcpproxy.upstream.toolpack.schemas import Bundle, Checker, inside
+from mcpproxy.upstream.checker import Checker
+from mcpproxy.upstream.files import Bad, inside
+from mcpproxy.upstream.toolpack.document import LARGEST, Document, load
+from mcpproxy.upstream.toolpack.schemas import Bundle
 from mcpproxy.upstream.toolpack.templating import Template, Unfit
 
 Json = dict[str, Any]

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mcpproxy.upstream.checker import Checker
+from mcpproxy.upstream.files import Bad, inside, shown
 from mcpproxy.upstream.toolpack import commands, endpoints, prompts, toolfile
 from mcpproxy.upstream.toolpack.commands import Command
-from mcpproxy.upstream.toolpack.document import Bad, Document, load
+from mcpproxy.upstream.toolpack.document import Document, load
 from mcpproxy.upstream.toolpack.endpoints import Endpoint
 from mcpproxy.upstream.toolpack.prompts import Prompt
-from mcpproxy.upstream.toolpack.schemas import Bundle, Checker, inside, shown
+from mcpproxy.upstream.toolpack.schemas import Bundle
 from mcpproxy.upstream.toolpack.templating import Template
 from mcpproxy.upstream.toolpack.toolfile import ToolFile
 

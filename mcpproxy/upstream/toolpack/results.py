@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from mcpproxy.redaction import SECRETS
 from mcpproxy.upstream.failure import CODES, Failure
 from mcpproxy.upstream.fetching import Response
 from mcpproxy.upstream.toolpack.processes import Ended
@@ -15,14 +14,6 @@ Json = dict[str, Any]
 
 PREVIEW = 500
 """Characters of an answer that can't be used which a message shows."""
-
-
-def wire(value: Any) -> bytes:
-    """JSON as a program is given it; half a character of JavaScript's stays escaped."""
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def of_program(ended: Ended, *, whole: bool) -> Any:
@@ -95,11 +86,3 @@ def shown(data: Any) -> Json:
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
     result: Json = {"content": [{"type": "text", "text": text}]}
     return {**result, "structuredContent": data} if isinstance(data, dict) else result
-
-
-def failed(error: Failure) -> Json:
-    """A failure as it travels, without secrets."""
-    data = SECRETS.hide_all(error.data())
-    text = json.dumps(data, ensure_ascii=False)
-    content = [{"type": "text", "text": text}]
-    return {"content": content, "structuredContent": data, "isError": True}

@@ -6,45 +6,18 @@ or linked) and never over the network. What it leads to becomes a member of `$de
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import jsonschema_rs
-
-from mcpproxy.effort import MOST_STEPS, Effort, too_deep
-from mcpproxy.upstream.toolpack.document import DEEPEST, Bad, load
+from mcpproxy.upstream.files import Bad, inside
+from mcpproxy.upstream.toolpack.document import DEEPEST, load
 
 Json = dict[str, Any]
 
 VALUES = frozenset({"const", "default", "enum", "examples"})
 """Keywords whose values are no schemas."""
-SHOWN = 3
-"""Violations that a message names."""
-
-
-def inside(path: Path, root: Path) -> Path:
-    """The file that a path of a pack leads to, all links followed. Raises `Bad` outside of the pack."""
-    try:
-        found = path.resolve(strict=True)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise Bad(f"there is no file {shown(path, root)}") from error
-    if not found.is_relative_to(root.resolve()):
-        raise Bad(f"{shown(path, root)} leads out of the pack")
-    if not found.is_file():
-        raise Bad(f"{shown(path, root)} is no file")
-    return found
-
-
-def shown(path: Path, root: Path) -> str:
-    """A path as messages name it: from the pack's root, on one line."""
-    try:
-        path = path.relative_to(root)
-    except ValueError:
-        pass
-    return ascii(str(path))[1:-1] if not str(path).isprintable() else str(path)
 
 
 class Bundle:
@@ -123,47 +96,3 @@ class Bundle:
             return load(file).data
         except Bad as error:
             raise Bad(str(error), error.line, file) from error
-
-
-class TooMuch(Bad):
-    """A schema by which a check would take too long."""
-
-
-class Checker:
-    """A schema that values can be held against."""
-
-    def __init__(self, schema: Json) -> None:
-        """Raises `Bad` for what is no JSON Schema."""
-        self.schema = schema
-        try:
-            effort = Effort(schema)
-            if effort.steps > MOST_STEPS:
-                raise TooMuch(
-                    "its references lead to too much: what refers twice to the next adds up"
-                )
-            self._again = effort.again
-            self._validator = jsonschema_rs.validator_for(schema, retriever=_stay_here)
-        except Bad:
-            raise
-        except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
-            raise Bad(f"it is no valid JSON Schema: {str(error).splitlines()[0][:300]}") from error
-
-    def faults(self, value: Any, name: str) -> str:
-        """What doesn't fit, for people; empty when all does. `name` is what the value is called."""
-        return "; ".join(self._sentences(value, name))
-
-    def _sentences(self, value: Any, name: str) -> Iterator[str]:
-        if too_deep(value, self._again):
-            yield f"{name}: it is nested too deep for its schema, which leads back into itself"
-            return
-        for n, error in enumerate(self._validator.iter_errors(value)):
-            if n == SHOWN:
-                return
-            path = "".join(
-                f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path
-            )
-            yield f"{name}{path}: {error.message[:300]}"
-
-
-def _stay_here(uri: str) -> Any:
-    raise ValueError(f"{uri} would have to be fetched")

@@ -20,25 +20,18 @@ from watchfiles import awatch
 
 from mcpproxy.redaction import SECRETS
 from mcpproxy.upstream import inside
-from mcpproxy.upstream.failure import Failure
+from mcpproxy.upstream.failure import Failure, failed
 from mcpproxy.upstream.fetching import fetch
 from mcpproxy.upstream.inside import Announce, Report, Source
 from mcpproxy.upstream.references import INHERITED
-from mcpproxy.upstream.request import Request
+from mcpproxy.upstream.request import Request, wire
 from mcpproxy.upstream.toolpack import commands, reading, templating
 from mcpproxy.upstream.toolpack.cache import Cache, Shelf, key_of
 from mcpproxy.upstream.toolpack.commands import Command
 from mcpproxy.upstream.toolpack.endpoints import Endpoint
 from mcpproxy.upstream.toolpack.processes import run
 from mcpproxy.upstream.toolpack.reading import Pack, Tool
-from mcpproxy.upstream.toolpack.results import (
-    failed,
-    has_data,
-    of_program,
-    of_response,
-    shown,
-    wire,
-)
+from mcpproxy.upstream.toolpack.results import has_data, of_program, of_response, shown
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from jinja2 import filters, nodes
 from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 
-from mcpproxy.upstream.toolpack.document import Bad
+from mcpproxy.upstream.files import Bad
 
 LONGEST_TEMPLATE = 64 * 2**10
 MOST_ROUNDS = 10_000

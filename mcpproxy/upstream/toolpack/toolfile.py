@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from mcpproxy.names import close
-from mcpproxy.upstream.toolpack.document import Bad, Document, Where
+from mcpproxy.upstream.files import Bad, Where
+from mcpproxy.upstream.toolpack.document import Document
 
 Kind = Literal["python", "cli", "node", "php", "http"]
 

@@ -1,0 +1,58 @@
+"""JSON Schemas that values are held against, within bounds of time and depth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+
+from mcpproxy.effort import MOST_STEPS, Effort, too_deep
+from mcpproxy.upstream.files import Bad
+
+SHOWN = 3
+"""Violations that a message names."""
+
+
+class TooMuch(Bad):
+    """A schema by which a check would take too long."""
+
+
+class Checker:
+    """A schema that values can be held against."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        """Raises `Bad` for what is no JSON Schema."""
+        self.schema = schema
+        try:
+            effort = Effort(schema)
+            if effort.steps > MOST_STEPS:
+                raise TooMuch(
+                    "its references lead to too much: what refers twice to the next adds up"
+                )
+            self._again = effort.again
+            self._validator = jsonschema_rs.validator_for(schema, retriever=_stay_here)
+        except Bad:
+            raise
+        except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
+            raise Bad(f"it is no valid JSON Schema: {str(error).splitlines()[0][:300]}") from error
+
+    def faults(self, value: Any, name: str) -> str:
+        """What doesn't fit, for people; empty when all does. `name` is what the value is called."""
+        return "; ".join(self._sentences(value, name))
+
+    def _sentences(self, value: Any, name: str) -> Iterator[str]:
+        if too_deep(value, self._again):
+            yield f"{name}: it is nested too deep for its schema, which leads back into itself"
+            return
+        for n, error in enumerate(self._validator.iter_errors(value)):
+            if n == SHOWN:
+                return
+            path = "".join(
+                f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path
+            )
+            yield f"{name}{path}: {error.message[:300]}"
+
+
+def _stay_here(uri: str) -> Any:
+    raise ValueError(f"{uri} would have to be fetched")
