@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import struct
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,7 +33,7 @@ from mcpproxy.sandbox.frames import BadFrame
 from mcpproxy.sandbox.memory import give_back
 from mcpproxy.sandbox.pool import Pool, Vm
 from mcpproxy.sandbox.typescript import Transformer
-from mcpproxy.sandbox.worker import JOB, OUT_OF_MEMORY, order, plain, unfenced
+from mcpproxy.sandbox.worker import JOB, OUT_OF_MEMORY, plain, unfenced
 from mcpproxy.script import (
     Answer,
     Call,
@@ -49,6 +52,7 @@ console = logging.getLogger("mcpproxy.console")
 Progress = Callable[[int, str], Awaitable[None]]
 """Told after each call: how many are done, and the last one as "server:tool"."""
 
+SEED = struct.Struct("4i")
 SIGSYS, SIGXCPU = 31, 24
 MUCH_BYTES = 16 * 2**20
 """Having passed on more than this for one script, the daemon gives memory back."""
@@ -92,6 +96,32 @@ class Limits:
     max_result_bytes: int
     max_parallel: int
     queue_seconds: float
+
+
+class Work:
+    """What goes on beside listening to a VM: calls, answers, and sending what it was slow to read.
+
+    Most scripts need no task for that, and have none to be ended.
+    """
+
+    def __init__(self, vm: Vm, tasks: anyio.abc.TaskGroup) -> None:
+        self._vm = vm
+        self._tasks = tasks
+        self._begun = False
+
+    def start(self, act: Callable[..., Coroutine[Any, Any, None]], *about: Any) -> None:
+        self._begun = True
+        self._tasks.start_soon(act, *about)
+
+    def post(self, text: bytes) -> None:
+        """Send a frame to the VM."""
+        if self._vm.post(text):
+            self.start(self._vm.flush)
+
+    def end(self) -> None:
+        """Cancel all of it."""
+        if self._begun:
+            self._tasks.cancel_scope.cancel()
 
 
 class Execution:
@@ -169,8 +199,8 @@ class Execution:
         script = self._script
         crash: WorkerError | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(vm.flush)
-            vm.post(job)
+            work = Work(vm, tasks)
+            work.post(job)
             try:
                 while script.outcome is None:
                     frames = await vm.receive()
@@ -178,7 +208,7 @@ class Execution:
                     for n, frame in enumerate(frames, 1):
                         self._moved += len(frame)
                         for command in script.heard(read_frame(frame), len(frame)):
-                            self._do(command, vm, tasks)
+                            self._do(command, work)
                         if n % FRAMES_AT_ONCE == 0 or anyio.current_time() > turn:
                             await anyio.lowlevel.checkpoint()
                             turn = anyio.current_time() + TURN_SECONDS
@@ -191,7 +221,7 @@ class Execution:
                 logger.error("%s: the VM sent what its prelude never sends: %s", self._id, error)
                 crash = BrokenProtocol(f"it broke its protocol: {error}")
             self._leave_behind()
-            tasks.cancel_scope.cancel()
+            work.end()
         return crash
 
     async def _job(self) -> bytes:
@@ -202,10 +232,13 @@ class Execution:
         if typed:
             done = await self._transformer.transform(source)
             compiled, refused = done.text, done.refusal
-        ready = not typed and len(source) <= SHORT and plain(source)
-        text = (
-            order(source, "plain", request.input)
-            if ready
+        program = b""
+        if not typed and len(source) <= SHORT and plain(source):
+            with suppress(UnicodeEncodeError):  # half a character: the VM sees to it
+                program = source.encode()
+        more = (
+            to_json(request.input)
+            if program
             # ASCII, so that whatever a JSON string may hold arrives.
             else json.dumps(
                 {
@@ -215,28 +248,36 @@ class Execution:
                     "refusal": refused,
                     "input": request.input,
                 }
-            )
+            ).encode()
         )
-        memory = self._limits.memory_mb * 2**20
-        return JOB.pack(ready, memory, self._limits.max_result_bytes) + text.encode()
+        limits = self._limits
+        job = JOB.pack(
+            limits.memory_mb * 2**20,
+            limits.max_result_bytes,
+            len(program),
+            *SEED.unpack(os.urandom(SEED.size)),
+        )
+        return job + program + more
 
-    def _do(self, command: Command, vm: Vm, tasks: anyio.abc.TaskGroup) -> None:
+    def _do(self, command: Command, work: Work) -> None:
         match command:
             case Answer(number, body):
                 text = answer_text(body)
                 self._moved += len(text)
                 self.seen += len(text)
-                vm.post(b"%d " % number + text)
+                work.post(b"%d " % number + text)
             case Dispatch(call):
-                tasks.start_soon(self._call, call, vm, tasks)
+                work.start(self._call, call, work)
             case Question():
                 if self._questions.takes_time(command):
                     self._asked.append(command)
                     if self._answering < ANSWERED_AT_ONCE:
                         self._answering += 1
-                        tasks.start_soon(self._answer_those, vm)
+                        work.start(self._answer_those, work)
                 else:
-                    vm.post(b"%d " % command.number + to_json(self._questions.answer_now(command)))
+                    work.post(
+                        b"%d " % command.number + to_json(self._questions.answer_now(command))
+                    )
             case Note(level, text):
                 severity = logging.WARNING if level in ("warn", "error") else logging.INFO
                 console.log(severity, "%s console.%s: %s", self._id, level, text)
@@ -260,7 +301,7 @@ class Execution:
                 self._trail.refused(server, tool, arguments, error.code)
             raise
 
-    async def _call(self, call: Call, vm: Vm, tasks: anyio.abc.TaskGroup) -> None:
+    async def _call(self, call: Call, work: Work) -> None:
         timing = Timing()
         envelope: Told | None = None
         try:
@@ -270,7 +311,7 @@ class Execution:
                 outcome = call.outcome if envelope is None else envelope
                 self._trail.called(call.server, call.tool, call.arguments, timing, outcome)
         for command in self._script.finished(call, envelope):
-            self._do(command, vm, tasks)
+            self._do(command, work)
         self._room.set()
         self._done += 1
         if self._progress is not None:
@@ -289,11 +330,11 @@ class Execution:
             return error.envelope()
         return toolcall_envelope(result)
 
-    async def _answer_those(self, vm: Vm) -> None:
+    async def _answer_those(self, work: Work) -> None:
         """Answer what takes time, until nothing is asked. A task for each of thousands would take long to end."""
         while self._asked:
             question = self._asked.popleft()
-            vm.post(b"%d " % question.number + to_json(await self._questions.answer(question)))
+            work.post(b"%d " % question.number + to_json(await self._questions.answer(question)))
         self._answering -= 1
 
     # how it ended

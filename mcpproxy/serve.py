@@ -8,6 +8,7 @@ second at once.
 from __future__ import annotations
 
 import fcntl
+import gc
 import logging
 import logging.handlers
 import os
@@ -84,6 +85,7 @@ class Server(uvicorn.Server):
 async def serve(loaded: Loaded, environ: Mapping[str, str]) -> None:
     """Run until a signal. Raises `InTheWay`, `SettingsError`."""
     settings, places = loaded.settings, loaded.places
+    settle()
     with ExitStack() as held:
         held.enter_context(sole(places))
         held.enter_context(tracing.exporting(environ))
@@ -115,6 +117,16 @@ async def serve(loaded: Loaded, environ: Mapping[str, str]) -> None:
                     listening.start_soon(serve_on, each, listener)
             tasks.cancel_scope.cancel()
     logger.info("stopped")
+
+
+def settle() -> None:
+    """Have the garbage collector pass over what was imported, and come by less often.
+
+    With its usual thresholds it takes a tenth of the CPU of a busy daemon, to find nothing: what a
+    request made is freed by counting references.
+    """
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 WITH_KEY = ' --header "X-API-Key: $(mcpproxy token create NAME --servers A,B)"'

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
-from watched import Watched
+from watched import Watched, pid_of, pids
 from world import Played, open_world
 
 from mcpproxy.sandbox.confine import MACHINES, MAX_CPU_SECONDS, assemble
@@ -51,18 +51,19 @@ async def test_every_layer_is_in_force(pool):
 
 
 async def test_a_vm_gives_way_to_the_daemon(pool):
-    async with a_vm(pool) as vm:
-        assert os.sched_getscheduler(vm.pid) == os.SCHED_BATCH
+    async with a_vm(pool) as pid:
+        assert os.sched_getscheduler(pid) == os.SCHED_BATCH
 
 
 @asynccontextmanager
 async def a_vm(pool):
-    """A VM that has confined itself and waits for its job."""
+    """A VM that has confined itself and waits for its job: its process ID."""
     async with pool.vm(10) as vm:
+        pid = await pid_of(vm, pool)
         with anyio.fail_after(10):
-            while vm.pid is None or status(vm.pid).get("Seccomp") != "2":
+            while status(pid).get("Seccomp") != "2":
                 await checkpoint()
-        yield vm
+        yield pid
 
 
 def status(pid: int) -> dict[str, str]:
@@ -80,27 +81,27 @@ def looked_into(pid: int, name: str) -> str:
 
 @pytest.mark.threat("S5")
 async def test_a_vm_has_no_new_privileges_and_a_filter(pool):
-    async with a_vm(pool) as vm:
-        found = status(vm.pid)
+    async with a_vm(pool) as pid:
+        found = status(pid)
     assert (found["NoNewPrivs"], found["Seccomp"], found["Threads"]) == ("1", "2", "1")
 
 
 @pytest.mark.threat("S6")
 async def test_a_vm_has_an_empty_environment_and_the_secrets_of_nobody(pool):
-    async with a_vm(pool) as vm:
-        found = looked_into(vm.pid, "environ").split("\0")
+    async with a_vm(pool) as pid:
+        found = looked_into(pid, "environ").split("\0")
         assert set(found) <= {"", "LD_BIND_NOW=1"}  # for the dynamic linker, the same for everybody
-        command = looked_into(vm.pid, "cmdline")
+        command = looked_into(pid, "cmdline")
     assert "mcpproxy.sandbox.zygote" in command
 
 
 @pytest.mark.threat("S6")
 async def test_a_vm_has_exactly_one_descriptor(pool):
-    async with a_vm(pool) as vm:
+    async with a_vm(pool) as pid:
         try:
             found = {
-                name: os.readlink(f"/proc/{vm.pid}/fd/{name}")
-                for name in os.listdir(f"/proc/{vm.pid}/fd")
+                name: os.readlink(f"/proc/{pid}/fd/{name}")
+                for name in os.listdir(f"/proc/{pid}/fd")
             }
         except PermissionError:
             pytest.skip("only root may look into a process that is not dumpable")
@@ -110,8 +111,8 @@ async def test_a_vm_has_exactly_one_descriptor(pool):
 
 @pytest.mark.threat("S2", "S7")
 async def test_a_vm_has_limits(pool):
-    async with a_vm(pool) as vm:
-        text = looked_into(vm.pid, "limits")
+    async with a_vm(pool) as pid:
+        text = looked_into(pid, "limits")
     limits = {line[:26].strip(): line[26:].split()[:2] for line in text.splitlines()[1:]}
     assert limits["Max cpu time"] == [str(MAX_CPU_SECONDS)] * 2
     for none in ("Max core file size", "Max file size", "Max processes"):
@@ -152,8 +153,8 @@ async def a_running(world, code: str):
         yield world.pool.last, replies
 
 
-def all_vms(world) -> list[int]:
-    return [vm.pid for vm in world.pool.pool._vms.values() if vm.pid is not None]
+async def all_vms(world) -> list[int]:
+    return list((await pids(world.pool.pool)).values())
 
 
 def parent(pid: int) -> int:
@@ -190,7 +191,7 @@ HANGS = "call_tool('stub', 'hang', {}); 1"
 async def test_killing_a_vm_costs_its_script_alone(world):
     async with a_running(world, HANGS) as (vm, replies):
         assert await world.value("'another'") == "another"
-        os.kill(vm.pid, signal.SIGKILL)
+        os.kill(await pid_of(vm, world.pool.pool), signal.SIGKILL)
     assert replies[0]["error"]["code"] == "WORKER_CRASHED"
     assert "signal 9" in replies[0]["error"]["message"]
     assert replies[0]["calls"][0]["outcome"] == "unknown"
@@ -200,15 +201,15 @@ async def test_killing_a_vm_costs_its_script_alone(world):
 
 @pytest.mark.threat("S4")
 async def test_killing_the_fork_server_ends_all_vms_and_it_is_started_again(world):
-    async with a_running(world, HANGS) as (vm, replies):
-        zygote = parent(vm.pid)
-        pids = all_vms(world)
+    async with a_running(world, HANGS) as (_, replies):
+        zygote = world.pool.pool.fork_server
+        vms = await all_vms(world)
         os.kill(zygote, signal.SIGKILL)
     assert replies[0]["error"]["code"] == "WORKER_CRASHED"
-    for pid in [zygote, *pids]:
+    for pid in [zygote, *vms]:
         await gone(pid)
     assert await world.value("'next'") == "next"
-    assert zygote not in map(parent, all_vms(world))
+    assert zygote not in map(parent, await all_vms(world))
 
 
 @pytest.mark.threat("S4")
@@ -218,17 +219,17 @@ async def test_closing_the_pool_leaves_no_process_not_even_one_that_spins():
         tasks.start_soon(world.run, "call_tool('stub', 'echo', {}); for (;;) {}")
         with anyio.fail_after(10):
             await world.upstreams.reached.wait()
-        zygote, pids = parent(world.pool.last.pid), all_vms(world)
+        zygote, vms = world.pool.pool.fork_server, await all_vms(world)
         tasks.cancel_scope.cancel()
-    for pid in [zygote, *pids]:
+    for pid in [zygote, *vms]:
         await gone(pid)
 
 
 @pytest.mark.threat("S4")
 async def test_a_fork_server_that_loses_its_daemon_takes_spinning_vms_along(world):
     async with a_running(world, "call_tool('stub', 'echo', {}); for (;;) {}") as (vm, replies):
-        zygote = parent(vm.pid)
+        zygote, pid = world.pool.pool.fork_server, await pid_of(vm, world.pool.pool)
         world.pool.pool._control.shutdown(2)  # what the kernel does to it when a daemon is killed
-        await gone(vm.pid)
+        await gone(pid)
         await gone(zygote)
     assert replies[0]["error"]["code"] == "WORKER_CRASHED"

@@ -9,7 +9,7 @@ import time
 import anyio
 import pytest
 from fakes import FakeDaemon, catalog
-from watched import Watched
+from watched import Watched, pid_of
 from world import Played, open_world
 
 from mcpproxy import request
@@ -82,7 +82,7 @@ async def test_a_vm_that_dies_costs_its_own_script_and_its_ledger_stays_true(wor
                 await anyio.lowlevel.checkpoint()
             vm = world.pool.last
             assert await world.value("1 + 1") == 2
-            os.kill(vm.pid, signal.SIGKILL)
+            os.kill(await pid_of(vm, world.pool.pool), signal.SIGKILL)
     finally:
         world.pool = pool
     (reply,) = replies

@@ -9,12 +9,12 @@ import pytest
 
 from mcpproxy.errors import PoolBusy
 from mcpproxy.sandbox.pool import open_pool
-from mcpproxy.sandbox.worker import JOB, order
+from mcpproxy.sandbox.worker import JOB
 
 
 async def run(pool, source):
     async with pool.vm(10) as vm:
-        vm.post(JOB.pack(True, 64 * 2**20, 2**20) + order(source, "plain", {}).encode())
+        vm.post(JOB.pack(64 * 2**20, 2**20, len(source), 1, 2, 3, 4) + source.encode() + b"{}")
         return json.loads((await vm.receive())[-1])
 
 
@@ -51,6 +51,18 @@ async def test_who_gives_up_leaves_the_line_to_the_others():
             async with pool.vm(0.01):
                 pass
         assert (pool.busy, pool.waiting) == (1, 0)
+
+
+async def test_who_is_interrupted_as_its_turn_comes_hands_the_place_on():
+    async with open_pool(1, 64) as pool:
+        async with pool.vm(10):
+            waiting = pool._enter(10)
+            waiting.send(None)
+            assert pool.waiting == 1
+        with pytest.raises(KeyboardInterrupt):
+            waiting.throw(KeyboardInterrupt)
+        assert (pool.busy, pool.waiting) == (0, 0)
+        assert (await run(pool, "1"))["value"] == 1
 
 
 @pytest.mark.req("REQ-POOL-01")

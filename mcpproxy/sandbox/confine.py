@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import resource
 import signal
 import struct
@@ -76,6 +75,9 @@ MACHINES = {
     ),
 }  # fmt: skip
 
+LAYERS = ("not dumpable", "no_new_privs", "landlock")
+"""The layers that may be in force or not before a VM is born."""
+
 VM_DESCRIPTORS = 4
 """0 to 3, of which a VM has the last."""
 
@@ -119,17 +121,17 @@ class Confinement:
 
     def __init__(self) -> None:
         self._linux = sys.platform == "linux"
-        machine = MACHINES.get(platform.machine()) if self._linux else None
+        machine = MACHINES.get(os.uname().machine) if self._linux else None
         self._libc = ctypes.CDLL(None, use_errno=True) if self._linux else None
-        self._filter: Filter | None = None
+        self._filter: object = None
         if machine is not None:
             program = assemble(machine)
             self._program = ctypes.create_string_buffer(program, len(program))
-            self._filter = Filter(len(program) // 8, ctypes.addressof(self._program))
+            self._filter = ctypes.byref(Filter(len(program) // 8, ctypes.addressof(self._program)))
         self._own = _limits(
             {"RLIMIT_CPU": MAX_CPU_SECONDS, "RLIMIT_NPROC": 0, "RLIMIT_NOFILE": VM_DESCRIPTORS}
         )
-        self.layers: dict[str, bool] = {}
+        self.layers = dict.fromkeys(LAYERS, False)
         """Which layers are in force in this process."""
 
     def enter_jail(self, memory_bytes: int | None) -> None:
@@ -142,9 +144,10 @@ class Confinement:
             most["RLIMIT_AS"] = mapped_bytes() + memory_bytes
         for kind, pair in _limits(most):
             resource.setrlimit(kind, pair)
-        self.layers["not dumpable"] = self._prctl(PR_SET_DUMPABLE, 0) == 0
-        self.layers["no_new_privs"] = self._prctl(PR_SET_NO_NEW_PRIVS, 1) == 0
-        self.layers["landlock"] = self.layers["no_new_privs"] and self._landlock()
+        not_dumpable = self._prctl(PR_SET_DUMPABLE, 0) == 0
+        no_new_privs = self._prctl(PR_SET_NO_NEW_PRIVS, 1) == 0
+        landlock = no_new_privs and self._landlock()
+        self.layers = dict(zip(LAYERS, (not_dumpable, no_new_privs, landlock), strict=True))
 
     def die_with(self, parent: int) -> None:
         """Have the kernel kill this process when its parent ends, whatever ends it."""
@@ -156,10 +159,18 @@ class Confinement:
         for kind, most in self._own:
             resource.setrlimit(kind, most)
 
+    def rehearse(self, parent: int) -> None:
+        """What a child does before it seals itself, to no effect."""
+        self.die_with(parent)
+        own = self._own
+        self._own = [(kind, resource.getrlimit(kind)) for kind, _ in own]
+        self.limit()
+        self._own = own
+
     def seal(self) -> None:
         """The last step: from here on any other system call is the end of the process."""
         if self._filter is not None:
-            self._prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(self._filter))
+            self._prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, self._filter)
 
     def _prctl(self, option: int, first: int, second: object = 0) -> int:
         return -1 if self._libc is None else int(self._libc.prctl(option, first, second, 0, 0))

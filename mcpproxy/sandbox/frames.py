@@ -31,11 +31,6 @@ class Splitter:
         self._limit = limit
         self._buffer = bytearray()
 
-    @property
-    def empty(self) -> bool:
-        """Whether no part of a frame waits for its rest."""
-        return not self._buffer
-
     def feed(self, data: bytes) -> list[bytes]:
         """The frames that `data` completes. Raises `BadFrame` when one would be too long."""
         buffer = self._buffer

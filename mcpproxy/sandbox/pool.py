@@ -7,25 +7,28 @@ started again, and only the scripts that ran at that moment are lost.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import socket
 import sys
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import anyio
 
 from mcpproxy.errors import PoolBusy, WorkerError
-from mcpproxy.sandbox import frames
-from mcpproxy.sandbox.probe import ACTS, LANDLOCK_ACT, REFUSED
+from mcpproxy.sandbox import frames, probe
+from mcpproxy.sandbox.confine import LAYERS
+from mcpproxy.sandbox.orders import EVENT, ORDER
 from mcpproxy.spawning import spawn
 
 logger = logging.getLogger(__name__)
 
 ZYGOTE = "import sys; from mcpproxy.sandbox.zygote import main; main()"
+ENVIRONMENT = {"LD_BIND_NOW": "1"}
+"""Nothing of the daemon's. The linker resolves all names before the first fork, not after each."""
+
 SIGSYS = 31
 KERNEL_MEMORY = 3
 """The kernel's limit on a VM, in multiples of what its script may use: a tool's result passes through
@@ -38,26 +41,28 @@ class Vm:
 
     def __init__(self, number: int, sock: socket.socket) -> None:
         self.number = number
-        self.pid: int | None = None
         self.ended = anyio.Event()
         self.status: int | None = None
         """Exit status, negative for a signal. None while it runs, or if the fork server took it along."""
+        self.pid: int | None = None
+        """Its process ID, told when it has ended."""
         self._socket = sock
         self._splitter = frames.Splitter()
         self._backlog: deque[memoryview] = deque()
-        self._stuck = anyio.Event()
 
-    def post(self, text: bytes) -> None:
-        """Send one frame, now or as soon as the VM reads again (`flush`). Never blocks.
+    def post(self, text: bytes) -> bool:
+        """Send one frame, now or as soon as the VM reads again. Never blocks.
 
-        A VM that is gone is noticed by `receive`.
+        True when it could not take it all: then somebody has to `flush`. A VM that is gone is
+        noticed by `receive`.
         """
         data = memoryview(frames.pack(text))
-        if not self._backlog:
+        behind = bool(self._backlog)
+        if not behind:
             data = self._put(data)
         if data:
             self._backlog.append(data)
-            self._stuck.set()
+        return bool(data) and not behind
 
     def _put(self, data: memoryview) -> memoryview:
         """Send what fits; what is left is returned."""
@@ -69,16 +74,13 @@ class Vm:
             return memoryview(b"")
 
     async def flush(self) -> None:
-        """Send what `post` could not, for ever. One task per VM runs this."""
-        while True:
-            await self._stuck.wait()
-            while self._backlog:
-                await anyio.wait_writable(self._socket)
-                if not (rest := self._put(self._backlog[0])):
-                    self._backlog.popleft()
-                else:
-                    self._backlog[0] = rest
-            self._stuck = anyio.Event()
+        """Send what `post` could not."""
+        while self._backlog:
+            await anyio.wait_writable(self._socket)
+            if rest := self._put(self._backlog[0]):
+                self._backlog[0] = rest
+            else:
+                self._backlog.popleft()
 
     async def receive(self) -> list[bytes]:
         """The next frames. Raises `WorkerError` at the end, `BadFrame` for what can be no frame."""
@@ -111,10 +113,16 @@ class Pool:
         self._memory_bytes = KERNEL_MEMORY * memory_mb * 2**20 + KERNEL_SPARE_BYTES
         self._spares: deque[Vm] = deque()
         self._vms: dict[int, Vm] = {}
+        self._over: deque[Vm] = deque()
+        """To be killed with the next order."""
         self._line: deque[anyio.Event] = deque()
+        self._handed = 0
+        """Places, of the busy ones, whose new owner has yet to wake and take a VM."""
         self._control: socket.socket | None = None
         self._ready = anyio.Event()
         self._numbers = 0
+        self.fork_server: int | None = None
+        """The process ID of the fork server, while there is one."""
 
     @property
     def waiting(self) -> int:
@@ -126,15 +134,18 @@ class Pool:
 
         Raises `PoolBusy` when none is free within `queue_seconds`, first come, first served.
         """
-        with anyio.move_on_after(queue_seconds):
-            await self._ready.wait()  # only ever waits while the fork server starts
+        if not self._ready.is_set():  # while the fork server starts
+            with anyio.move_on_after(queue_seconds):
+                await self._ready.wait()
         await self._enter(queue_seconds)
         try:
-            vm = self._take()
+            vm = self._spares.popleft() if self._spares else self._fork()
             try:
                 yield vm
             finally:
-                self._kill(vm)
+                vm.close()
+                if not vm.ended.is_set():
+                    self._over.append(vm)
         finally:
             self._leave()
 
@@ -147,6 +158,11 @@ class Pool:
         try:
             with anyio.move_on_after(seconds):
                 await turn.wait()
+        except BaseException:
+            if turn.is_set():
+                self._handed -= 1
+                self._leave()
+            raise
         finally:
             if not turn.is_set():
                 self._line.remove(turn)
@@ -155,61 +171,71 @@ class Pool:
                 f"all {self.size} processes for scripts were busy for {seconds:g} s; try again later, "
                 "or raise code_execution_pool_size"
             )
+        self._handed -= 1
 
     def _leave(self) -> None:
         if self._line:
             self._line.popleft().set()  # the place is handed on, `busy` stays
+            self._handed += 1
         else:
             self.busy -= 1
         self._refill()
 
-    def _take(self) -> Vm:
-        return self._spares.popleft() if self._spares else self._fork()
-
     def _refill(self) -> None:
-        while self._control is not None and len(self._spares) + self.busy < self.size:
-            self._spares.append(self._fork())
+        """Have the spares made that are missing, and what is over killed."""
+        with suppress(WorkerError):  # who needs a VM then asks again, and is told
+            while len(self._spares) + self.busy - self._handed < self.size:
+                self._spares.append(self._fork())
+        with suppress(WorkerError):  # the next order carries it
+            while self._over:
+                self._order()
 
     def _fork(self, act: str | None = None) -> Vm:
         """Ask for a process. Its socket takes the job at once, even before it is born."""
-        if self._control is None:
-            raise WorkerError("the process that makes VMs is starting again; try again")
-        ours, theirs = socket.socketpair()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise WorkerError(f"no VM could be made: {error}") from error
         ours.setblocking(False)
         self._numbers += 1
         vm = Vm(self._numbers, ours)
-        order = f"fork {vm.number}" if act is None else f"probe {vm.number} {act}"
         with theirs:
             try:
-                socket.send_fds(self._control, [frames.pack(order.encode())], [theirs.fileno()])
-            except OSError as error:
+                self._order(vm.number, [theirs.fileno()], act)
+            except WorkerError:
                 ours.close()
-                raise WorkerError(f"no VM could be made: {error}") from error
+                raise
         self._vms[vm.number] = vm
         return vm
 
-    def _kill(self, vm: Vm) -> None:
-        vm.close()
-        if not vm.ended.is_set():
-            self._order(f"kill {vm.number}")
+    def _order(self, made: int = 0, line: Sequence[int] = (), act: str | None = None) -> None:
+        """Have VM `made` made, whose descriptor `line` is, and the first that is over killed.
 
-    def _order(self, order: str) -> None:
-        if self._control is not None:
-            with suppress(OSError):  # gone, and its children with it
-                self._control.sendall(frames.pack(order.encode()))
+        Raises `WorkerError` when the fork server takes no orders.
+        """
+        if self._control is None:
+            raise WorkerError("the process that makes VMs is starting again; try again")
+        over = self._over[0].number if self._over else 0
+        order = ORDER.pack(over, made, 0 if act is None else probe.ALL.index(act) + 1)
+        try:
+            socket.send_fds(self._control, [order], line)
+        except OSError as error:
+            raise WorkerError(f"no VM could be made: {error}") from error
+        if over:
+            self._over.popleft()
 
     async def verify(self) -> dict[str, bool]:
         """Have a VM try each thing it must not be able to do, and say which attempts were stopped."""
         await self._ready.wait()
         found = {}
-        for act in [*ACTS, LANDLOCK_ACT]:
+        for act in probe.ALL:
             vm = self._fork(act)
             try:
                 with anyio.move_on_after(10):
                     await vm.ended.wait()
             finally:
                 vm.close()
-            wanted = REFUSED if act == LANDLOCK_ACT else -SIGSYS
+            wanted = probe.REFUSED if act == probe.LANDLOCK_ACT else -SIGSYS
             found[act] = vm.status == wanted
         return found
 
@@ -220,17 +246,15 @@ class Pool:
         failures = 0
         while True:
             born = anyio.current_time()
-            async with self._zygote() as events:
-                with suppress(anyio.EndOfStream, anyio.ClosedResourceError, frames.BadFrame):
-                    async for event in events:
-                        self._note(event)
+            async with self._zygote() as control:
+                await self._follow(control)
             failures = 0 if anyio.current_time() - born > 10 else failures + 1
             pause = min(30.0, 0.1 * 2**failures)
             logger.error("the process that makes VMs ended; starting another in %.1f s", pause)
             await anyio.sleep(pause)
 
     @asynccontextmanager
-    async def _zygote(self) -> AsyncIterator[AsyncIterator[dict[str, object]]]:
+    async def _zygote(self) -> AsyncIterator[socket.socket]:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         async with AsyncExitStack() as stack:
@@ -247,13 +271,13 @@ class Pool:
                         self._birth,
                     ],
                     stderr=None,
-                    env={},
+                    env=ENVIRONMENT,
                     pass_fds=[theirs.fileno()],
                 )
             try:
-                yield self._events(ours)
+                yield ours
             finally:
-                self._control = None
+                self._control = self.fork_server = None
                 self._forget()
                 ours.close()  # tells it to kill its children and end
                 # Shielded: a cancelled daemon must still not leave a process behind.
@@ -263,36 +287,46 @@ class Pool:
                     process.kill()
                     await process.wait()
 
-    async def _events(self, control: socket.socket) -> AsyncIterator[dict[str, object]]:
-        line = Vm(0, control)
-        try:
-            while True:
-                for frame in await line.receive():
-                    event = json.loads(frame)
-                    if "ready" in event:
-                        self._control = control
-                    yield event
-        except WorkerError:
-            return
+    async def _follow(self, control: socket.socket) -> None:
+        """Note what the fork server tells, until it ends."""
+        rest = b""
+        while True:
+            await anyio.wait_readable(control)
+            try:
+                data = control.recv(1 << 16)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return
+            if not data:
+                return
+            data = rest + data
+            whole = len(data) // EVENT.size * EVENT.size
+            rest = data[whole:]
+            for number, pid, status in EVENT.iter_unpack(data[:whole]):
+                if number:
+                    self._note_end(number, pid, status)
+                else:
+                    self._note_ready(control, pid, status)
 
-    def _note(self, event: dict[str, object]) -> None:
-        match event:
-            case {"ready": dict(layers)}:
-                self.layers = layers
-                self._ready.set()
-                self._refill()
-            case {"id": int(number), "pid": int(pid)}:
-                if number in self._vms:
-                    self._vms[number].pid = pid
-            case {"id": int(number), "status": int(status)}:
-                vm = self._vms.pop(number, None)
-                if vm is not None:
-                    vm.status = status
-                    vm.ended.set()
-                    if vm in self._spares:
-                        self._spares.remove(vm)
-                        vm.close()
-                        self._refill()
+    def _note_ready(self, control: socket.socket, pid: int, in_force: int) -> None:
+        self._control = control
+        self.fork_server = pid
+        if self._birth == "fork":
+            self.layers = {name: bool(in_force >> n & 1) for n, name in enumerate(LAYERS)}
+        self._ready.set()
+        self._refill()
+
+    def _note_end(self, number: int, pid: int, status: int) -> None:
+        vm = self._vms.pop(number, None)
+        if vm is None:
+            return
+        vm.pid, vm.status = pid, status
+        vm.ended.set()
+        if vm in self._spares:
+            self._spares.remove(vm)
+            vm.close()
+            self._refill()
 
     def _forget(self) -> None:
         for vm in self._spares:
@@ -301,6 +335,7 @@ class Pool:
         for vm in self._vms.values():
             vm.ended.set()  # those that ran are closed by who used them
         self._vms.clear()
+        self._over.clear()
         self._ready = anyio.Event()
 
 

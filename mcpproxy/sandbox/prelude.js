@@ -556,7 +556,7 @@
 
   let a = 1, b = 2, c = 3, d = 4;
   const imul = Math.imul;
-  function seed(words) { a = words[0]; b = words[1]; c = words[2]; d = words[3] | 1; for (let n = 0; n < 12; n++) sfc32(); }
+  function seed(first, second, third, fourth) { a = first; b = second; c = third; d = fourth | 1; for (let n = 0; n < 12; n++) sfc32(); }
   function sfc32() {              // Chris Doty-Humphrey's small fast counter, of PractRand
     const t = (a + b | 0) + d | 0;
     d = d + 1 | 0;
@@ -575,24 +575,33 @@
   function publish(name, value) { defineProperty(G, name, hidden(value)); }
 
   const api = {
-    /** Evaluate a program. `mode`: plain, function (call it), wrapped (call it, no input). */
-    run(json) {
-      const job = parse(json);
-      seed(job.seed);
-      const { program, mode } = job;
-      publish('input', job.input);
+    /** Evaluate a program; true when it has its outcome. `mode`: plain, function (call it), wrapped (call it, no input). */
+    run(program, mode, json, first, second, third, fourth) {
+      seed(first, second, third, fourth);
+      const input = parse(json);
+      publish('input', input);
       try {
         let value = evaluate(program);
-        if (mode === 'function') value = value(job.input);
+        if (mode === 'function') value = value(input);
         else if (mode === 'wrapped') value = apply(value, G, [undefined]);
         if ((typeof value === 'object' && value !== null || typeof value === 'function') && typeof value.then === 'function' && plainOrPromise(value)) {
           apply(then, new P((resolve) => resolve(value)), [(found) => settle(1, found), (thrown) => settle(2, thrown)]);
-        } else {
-          settle(1, value);
+          return false;
         }
+        outcome = 1;
+        held = value;
       } catch (thrown) {
-        settle(2, thrown);
+        outcome = 2;
+        held = thrown;
       }
+      return true;
+    },
+
+    /** Be as if nothing had run. Only ever called after a rehearsal. */
+    reset() {
+      outcome = 0;
+      held = undefined;
+      delete G.input;
     },
 
     /** An answer from the host to something that was asked without waiting. */
@@ -668,6 +677,6 @@
   publish('describe_tool', describe_tool);
   publish('console', console);
   publish('sleep', sleep);
-  const call = (name, json) => { const found = api[name](json); return typeof found === 'string' ? S(found) : found; };
+  const call = (name, a, b, c, d, e, f, g) => { const found = api[name](a, b, c, d, e, f, g); return typeof found === 'string' ? S(found) : found; };
   return { call, publish, hidden, host, known };
 })

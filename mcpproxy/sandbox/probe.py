@@ -7,7 +7,7 @@ the confinement counts when it was seen to hold, not because a call to set it up
 from __future__ import annotations
 
 import os
-import socket
+from _socket import socket
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -15,7 +15,7 @@ from mcpproxy.sandbox.confine import Confinement
 
 ACTS: dict[str, Callable[[], object]] = {
     "open a file": lambda: os.open("/etc/hostname", os.O_RDONLY),
-    "open a socket": socket.socket,
+    "open a socket": socket,
     "fork": os.fork,
     "run a program": lambda: os.execv("/bin/true", ["true"]),  # noqa: S606
     "signal a process": lambda: os.kill(1, 0),
@@ -24,6 +24,8 @@ ACTS: dict[str, Callable[[], object]] = {
 
 LANDLOCK_ACT = "open a file without seccomp"
 """The same as the first, with Landlock alone in the way."""
+
+ALL = [*ACTS, LANDLOCK_ACT]
 
 REFUSED, DONE = 77, 78
 """Exit status of a probe whose act was refused by the kernel, and of one that succeeded."""

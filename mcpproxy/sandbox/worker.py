@@ -17,10 +17,10 @@ import os
 import re
 import resource
 import select
-import socket
 import struct
 import sys
 import time
+from _socket import socketpair  # `socket` brings a megabyte along
 from collections import deque
 from collections.abc import Callable
 from functools import cached_property
@@ -43,12 +43,13 @@ PARSER_STACK_BYTES = 4 * 2**20
 SPARE_BYTES = 32 * 2**20
 """Extra memory for reporting how a script ended that had used up its own."""
 
-READ_BYTES, LARGE_READ_BYTES = 2**16, 2**20
-"""What is read at once, and what is once there was more than that."""
+READ_BYTES = 2**20
+"""The most that is read at once."""
 
-JOB = struct.Struct("!?QQ")
-"""What a job begins with: whether the rest is for `prelude.js` as it is, the memory that the script
-may use, and the size of the largest result, both in bytes."""
+JOB = struct.Struct("!QQI4i")
+"""What a job begins with: the memory that the script may use and the size of the largest result, in
+bytes; how many bytes of what follows are a program that is ready; the seed of its random numbers. Then
+the program and its input as JSON, or without one, JSON: source, language, compiled, refusal, input."""
 
 OUT_OF_MEMORY = 86
 """Exit status of a process that could not even say that its memory was used up."""
@@ -71,9 +72,6 @@ class Line:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._splitter = frames.Splitter(limit=2**31)
-        self._ready: deque[bytes] = deque()
-        self._size = READ_BYTES
 
     def send(self, text: bytes) -> None:
         data = frames.pack(text)
@@ -85,22 +83,31 @@ class Line:
 
     def receive(self, seconds: float | None = None) -> bytes | None:
         """The next frame, or None when `seconds` pass without one. Ends the process on EOF."""
-        while not self._ready:
-            if seconds is not None:
-                waiting = select.poll()
-                waiting.register(self._descriptor, select.POLLIN)
-                if not waiting.poll(max(0.0, seconds) * 1000):
-                    return None
-            try:
-                data = os.read(self._descriptor, self._size)
-            except OSError:
-                data = b""
-            if not data:
-                os._exit(0)
-            if len(data) == self._size:
-                self._size = LARGE_READ_BYTES
-            self._ready.extend(self._splitter.feed(data))
-        return self._ready.popleft()
+        if seconds is not None:
+            waiting = select.poll()
+            waiting.register(self._descriptor, select.POLLIN)
+            if not waiting.poll(max(0.0, seconds) * 1000):
+                return None
+        return self._read(int.from_bytes(self._read(frames.HEADER.size), "big"))
+
+    def _read(self, size: int) -> bytes:
+        data = self._piece(size)
+        if len(data) == size:
+            return data
+        pieces, left = [data], size - len(data)
+        while left:
+            pieces.append(self._piece(left))
+            left -= len(pieces[-1])
+        return b"".join(pieces)
+
+    def _piece(self, size: int) -> bytes:
+        try:
+            data = os.read(self._descriptor, min(size, READ_BYTES))
+        except OSError:
+            data = b""
+        if not data and size:
+            os._exit(0)
+        return data
 
 
 class Engine:
@@ -214,15 +221,16 @@ class Parser:
             return {"error": str(error).partition("\n")[0], "offset": None}
 
 
+def scalar(text: str) -> str:
+    """The text with U+FFFD in place of each half of a surrogate pair, which UTF-8 can't hold."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def plain(source: str) -> bool:
     """Whether `eval` takes a JavaScript source as it is, so that nothing has to be parsed."""
     return not (WORDS.search(source) or FUNCTION.match(source))
-
-
-def order(program: str, mode: str, given: object) -> str:
-    """What `prelude.js` is told to run."""
-    seed = struct.unpack("4I", os.urandom(16))
-    return json.dumps({"program": program, "mode": mode, "input": given, "seed": seed})
 
 
 def unfenced(source: str) -> str:
@@ -240,26 +248,29 @@ class Run:
         self._line = line
         self._engine = engine
         self._parser = parser
-        ready, self._memory, self._largest = JOB.unpack_from(job)
-        self._text = job[JOB.size :].decode()
-        self._order: str | None = self._text if ready else None
+        self._frame = job
+        self._memory, self._largest, self._ready, *self._seed = JOB.unpack_from(job)
         self._mode = "plain"
         self._peak = peak_bytes()
         engine.line = line
 
     def run(self) -> None:
-        if self._order is None:
-            if not self._prepare():
-                return
-            self._order = order(self._positions.program, self._mode, self._job["input"])
-        self._execute(self._order)
+        if end := self._ready and JOB.size + self._ready:
+            self._execute(self._frame[JOB.size : end].decode(), self._frame[end:].decode())
+        elif self._prepare():
+            self._execute(scalar(self._positions.program), json.dumps(self._job["input"]))
+        else:
+            return
         self._report()
 
     @cached_property
     def _job(self) -> dict[str, Any]:
         """What the daemon sent: of a program that was ready, only what an error needs to know."""
-        found: dict[str, Any] = json.loads(self._text)
-        return found if self._order is None else {"source": found["program"], **PLAIN}
+        text = self._frame[JOB.size :]
+        if self._ready:
+            return {"source": text[: self._ready].decode(), **PLAIN}
+        found: dict[str, Any] = json.loads(text)
+        return found
 
     @cached_property
     def _positions(self) -> Positions:
@@ -312,10 +323,12 @@ class Run:
 
     # the program
 
-    def _execute(self, order: str) -> None:
+    def _execute(self, program: str, given: str) -> None:
+        """`given` is the input as JSON."""
         engine = self._engine
         engine.context.set_memory_limit(self._memory)
-        engine.call("run", order)
+        if engine.call("run", program, self._mode, given, *self._seed):
+            return
         while not engine.settled:
             if engine.context.execute_pending_job():
                 continue
@@ -430,25 +443,25 @@ def peak_bytes() -> int:
 
 
 PLAIN: dict[str, Any] = {"language": "javascript", "compiled": None, "refusal": None}
-REHEARSAL: dict[str, Any] = {"source": "return await 0", "input": {}, **PLAIN}
 
 
 def rehearse(engine: Engine, parser: Parser) -> None:
-    """Go the way of a script up to where it would run: what a first use makes or touches is then there."""
-    near, far = socket.socketpair()
-    with near, far:
-        for ready, job in ((False, json.dumps(REHEARSAL)), (True, order("0", "plain", {}))):
-            far.sendall(frames.pack(JOB.pack(ready, 0, 0) + job.encode()))
-            line = Line(near.fileno())
-            frame = line.receive()
-            assert frame is not None
-            run = Run(line, engine, parser, frame)
-            if not ready:
-                run._prepare()
-            line.send(b"")
-            far.recv(64)
+    """Go all the way that a script goes: what a first use makes or touches is then there."""
+    near, far = socketpair()
+    line = Line(near.fileno())
+    unprepared = json.dumps({"source": "return await 0", "input": {}, **PLAIN}).encode()
+    for ready, rest in ((0, unprepared), (1, b"0{}")):
+        far.sendall(frames.pack(JOB.pack(2**28, 2**20, ready, 1, 2, 3, 4) + rest))
+        frame = line.receive()
+        assert frame is not None
+        Run(line, engine, parser, frame).run()
+        far.recv(64)
+        engine.call("reset")
+        engine.settled = False
     engine.call("compiles", '"0"')
     engine.line = None
+    near.close()
+    far.close()
 
 
 def work(line: Line, engine: Engine, parser: Parser) -> NoReturn:
