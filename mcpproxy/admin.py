@@ -5,7 +5,6 @@ Each verb changes the file and then goes by it, so that nothing is true that the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,20 +13,16 @@ import anyio
 from mcpproxy import entries
 from mcpproxy.configuration import Applied
 from mcpproxy.daemon import Daemon
+from mcpproxy.discreet import shown
 from mcpproxy.errors import CallError, Refused, SettingsError
 from mcpproxy.paths import server_log
-from mcpproxy.redaction import HIDDEN, RANDOM_PART, SECRETS, in_option
-from mcpproxy.settings import ServerSettings
+from mcpproxy.redaction import SECRETS
+from mcpproxy.status import broken
 from mcpproxy.tail import tail
-from mcpproxy.upstream.dial import PLAIN_HEADERS
-from mcpproxy.upstream.references import REFERENCE
 
 MOST_LINES = 10_000
 RESTART_SECONDS = 45.0
 """How long whoever restarts a server waits for what comes of it; the attempt has its `init_timeout`."""
-USERINFO = re.compile(r"//([^/?#@]+)@")
-PARAMETER = re.compile(r"([?&][^=&#]*)=([^&#]+)")
-SCHEMES = frozenset({"", "basic", "bearer", "token"})
 
 Json = dict[str, Any]
 
@@ -115,66 +110,3 @@ class Admin:
             if server.name == name:
                 return shown(server)
         return None
-
-
-def broken(name: str, reason: str) -> Json:
-    """The state of a server that can't be used as it is written."""
-    return {"name": name, "state": "down", "enabled": False, "tools": 0, "error": reason}
-
-
-ADDRESSES = frozenset({"url", "document", "base_url"})
-
-
-def shown(server: ServerSettings) -> Json:
-    """What is set, with references as they are and without what may be secret."""
-    found: Json = server.model_dump(exclude_unset=True)
-    for name, value in found.get("headers", {}).items():
-        if name.lower() not in PLAIN_HEADERS:
-            found["headers"][name] = discreet(value)
-    if env := found.get("env"):
-        found["env"] = _values(env)
-    if oauth := found.get("oauth"):
-        for name in ("client_secret", "extra_params"):
-            if oauth.get(name):
-                oauth[name] = _values(oauth[name])
-    for scheme, given in found.get("auth", {}).items():
-        if isinstance(given, str):
-            found["auth"][scheme] = discreet(given)
-        else:
-            given["client_secret"] = discreet(given["client_secret"])
-    for key in ADDRESSES & found.keys():
-        if not (url := found[key]):
-            continue
-        without = USERINFO.sub(lambda part: f"//{discreet(part[1])}@", url)
-        without = PARAMETER.sub(lambda part: f"{part[1]}={discreet(part[2])}", without)
-        found[key] = RANDOM_PART.sub(HIDDEN, without)
-    if args := found.get("args"):
-        found["args"] = [
-            discreet_option(arg, before) for before, arg in zip(["", *args], args, strict=False)
-        ]
-    return SECRETS.hide_all(found)  # type: ignore[no-any-return]
-
-
-def discreet(value: str) -> str:
-    """A value's references, and no more of the rest than how it is sent ("Bearer")."""
-    shown, end = "", 0
-    for match in REFERENCE.finditer(value):
-        shown += _hidden(value[end : match.start()]) + match[0]
-        end = match.end()
-    return shown + _hidden(value[end:])
-
-
-def _values(found: str | dict[str, str]) -> Any:
-    if isinstance(found, str):
-        return discreet(found)
-    return {name: discreet(value) for name, value in found.items()}
-
-
-def _hidden(text: str) -> str:
-    return text if text.strip().lower() in SCHEMES else HIDDEN
-
-
-def discreet_option(arg: str, before: str) -> str:
-    """An argument without the value of an option that is called like a secret."""
-    value = in_option(arg, before)
-    return arg.removesuffix(value) + discreet(value) if value else arg

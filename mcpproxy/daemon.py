@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from mcpproxy import __version__, approvals, gates, keptcode, request, semantic, tracing
+from mcpproxy import __version__, gates, keptcode, request, semantic, tracing
 from mcpproxy.baseline import Baseline, open_baseline
 from mcpproxy.catalog import Catalog
 from mcpproxy.codecache import CodeCache, Kept
@@ -163,16 +163,11 @@ class Daemon:
             if self._stopping:
                 raise Refused("EXECUTION_FAILED", STOPPING)
             self._pace(caller)
-        settings, view = self.settings, self.view(caller)
+        view = self.view(caller)
         trail = Trail(self.journal, caller.name, request_id)
         execution = Execution(
             wanted,
-            Limits(
-                memory_mb=settings.code_execution_memory_mb,
-                max_result_bytes=settings.code_execution_max_result_bytes,
-                max_parallel=settings.code_execution_max_parallel,
-                queue_seconds=settings.code_execution_queue_timeout_ms / 1000,
-            ),
+            limits(self.settings),
             self.pool,
             self._transformer,
             view,
@@ -296,54 +291,6 @@ class Daemon:
             )
         return call.result
 
-    def servers(self, caller: Caller) -> list[dict[str, Any]]:
-        """The state of each server that the caller may know of."""
-        seen = self.catalog_for(caller).servers
-        return [
-            {
-                **each,
-                "tools": len(one.tools),
-                "waiting": one.waiting,
-                "instructions": one.instructions,
-                "offers": self.fleet.offers(each["name"]),
-            }
-            for each in self.fleet.status()
-            if (one := seen.get(each["name"])) is not None
-        ]
-
-    def status(self, caller: Caller) -> dict[str, Any]:
-        """What `GET /api/v1/status` and `mcpproxy status` show: all of it to an operator alone."""
-        states = [server["state"] for server in self.servers(caller)]
-        servers = {state: states.count(state) for state in dict.fromkeys(states)}
-        enabled = self.settings.enable_code_execution
-        if not caller.admin:
-            return {
-                "version": __version__,
-                "code_execution": {"enabled": enabled},
-                "servers": servers,
-            }
-        if unusable := len(self.server_errors):
-            servers["down"] = servers.get("down", 0) + unusable
-        return {
-            "version": __version__,
-            "started_at": self.started_at.isoformat(timespec="seconds"),
-            "config": str(self.places.config),
-            "code_execution": {
-                "enabled": enabled,
-                "running": self.pool.busy,
-                "waiting": self.pool.waiting,
-                "pool_size": self.pool.size,
-                "confinement": self.pool.layers
-                | {f"a script can not {act}": held for act, held in self.confinement.items()},
-            },
-            "servers": servers,
-            "waiting_for_approval": waiting(self.fleet.catalog),
-            "activity": self.journal.status(),
-            "warnings": [*self.warnings, *self.journal.warnings()],
-            "config_error": self.configuration.error,
-            "requires_restart": self.configuration.requires_restart,
-        }
-
     async def verify(self) -> None:
         """Have a VM try what it must not be able to do, and warn of what is not stopped."""
         self.confinement = await self.pool.verify()
@@ -354,17 +301,14 @@ class Daemon:
             logger.warning("%s; see docs/threat-model.md", text)
 
 
-def waiting(catalog: Catalog) -> list[dict[str, Any]]:
-    """What an operator has to decide about, and the command that shows it."""
-    return [
-        {
-            "server": server.name,
-            "tools": server.waiting or None,
-            "command": approvals.command("inspect", server.name),
-        }
-        for server in catalog.servers.values()
-        if server.state == "quarantined" or server.waiting
-    ]
+def limits(settings: Settings) -> Limits:
+    """What every execution keeps to, whatever its request says."""
+    return Limits(
+        memory_mb=settings.code_execution_memory_mb,
+        max_result_bytes=settings.code_execution_max_result_bytes,
+        max_parallel=settings.code_execution_max_parallel,
+        queue_seconds=settings.code_execution_queue_timeout_ms / 1000,
+    )
 
 
 @asynccontextmanager
@@ -403,11 +347,7 @@ async def open_daemon(
         tasks.start_soon(baseline.keep)
         if settings.code_execution_require_confinement:
             await daemon.verify()
-            if not all(daemon.confinement.values()):
-                unconfined = SettingsError(
-                    "code_execution_require_confinement is true, but "
-                    + "; ".join(daemon.warnings[-1:])
-                )
+            unconfined = _unconfined(daemon)
         elif lasting:
             tasks.start_soon(_prepare, daemon, transformer)
         try:
@@ -419,6 +359,14 @@ async def open_daemon(
             tasks.cancel_scope.cancel()
     if unconfined is not None:
         raise unconfined  # here, where no task group can wrap it
+
+
+def _unconfined(daemon: Daemon) -> SettingsError | None:
+    """Why a daemon whose scripts have to be fully confined can't open, if it can't."""
+    if all(daemon.confinement.values()):
+        return None
+    why = "; ".join(daemon.warnings[-1:])
+    return SettingsError(f"code_execution_require_confinement is true, but {why}")
 
 
 def all_lazy(settings: Settings) -> Settings:

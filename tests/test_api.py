@@ -10,6 +10,7 @@ import pytest
 from asgi import Client, ask, http
 from fakes import FakeDaemon, catalog, server
 
+from mcpproxy import __version__
 from mcpproxy.catalog import Catalog
 from mcpproxy.errors import REFUSALS, Refused
 from mcpproxy.execution import Reply
@@ -36,18 +37,14 @@ class Daemon(FakeDaemon):
         self.tokens = Tokens(tmp_path / "state")
         self.server_errors = {"bad": 'mcpServers[0].command of "bad" is empty'}
         self.outcome: Reply | Exception | None = None
+        self.fleet.status = lambda: [{"name": name, "state": "ready"} for name in ("demo", "other")]
+        self.fleet.offers = lambda name: ["tools"]
 
     async def execute(self, body, caller, *, request_id, progress=None):
         if isinstance(self.outcome, Exception):
             raise self.outcome
         await super().execute(body, caller, request_id=request_id, progress=progress)
         return self.outcome or Reply(True, {"ok": True, "value": body["code"]})
-
-    def status(self, caller):
-        return {"version": "0"}
-
-    def servers(self, caller):
-        return [{"name": "demo", "state": "ready"}]
 
 
 @pytest.fixture
@@ -294,15 +291,23 @@ async def test_health(app, path, body):
     assert (await ask(app, "HEAD", path)).status == 200
 
 
-async def test_status_is_what_the_daemon_says(app):
-    answer = await ask(app, "GET", "/api/v1/status")
-    assert (answer.body["success"], answer.body["data"]) == (True, {"version": "0"})
+async def test_an_agent_is_told_how_its_servers_are_and_no_more(daemon):
+    asked = http("GET", "/api/v1/status")
+    agent, client = Caller("a-token", "token", frozenset({"demo"})), Client()
+    await open_api(daemon)(
+        asked | {"state": {"caller": agent, "request_id": "r"}}, client.receive, client.send
+    )
+    assert client.answer.body["data"] == {
+        "version": __version__,
+        "code_execution": {"enabled": True},
+        "servers": {"ready": 1},
+    }
 
 
 async def test_servers_include_those_that_can_not_be_used_and_why(app):
     servers = (await ask(app, "GET", "/api/v1/servers")).body["data"]["servers"]
-    assert [each["name"] for each in servers] == ["demo", "bad"]
-    assert "command" in servers[1]["error"]
+    assert [each["name"] for each in servers] == ["demo", "other", "bad"]
+    assert "command" in servers[2]["error"]
 
 
 async def test_tools_are_listed_as_their_servers_define_them(app, daemon):

@@ -25,6 +25,8 @@ LAYERS = [
         "framing",
         "incoming",
         "admin",
+        "discreet",
+        "status",
         "trust",
         "inspection",
         "library",

@@ -17,11 +17,11 @@ from test_toolpack_http import Site
 from upstreams import wanted
 
 from mcpproxy import jsonc, settings
-from mcpproxy.admin import shown
 from mcpproxy.approvals import identity
 from mcpproxy.cli import main
 from mcpproxy.cli.doctor import documents
 from mcpproxy.direct import direct
+from mcpproxy.discreet import shown
 from mcpproxy.embedded import Proxy
 from mcpproxy.settings import ServerSettings
 from mcpproxy.upstream.fleet import open_fleet

@@ -234,6 +234,7 @@ def test_each_refusal_has_its_code(caller, server, tool, code):
 OPERATORS = {
     "daemon.py",
     "admin.py",
+    "status.py",
     "trust.py",
     "rest/logins.py",
     "rest/metrics.py",

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from keyring.backends import fail
 from upstreams import wanted
 
-from mcpproxy import admin
+from mcpproxy import discreet
 from mcpproxy.cli import main
 from mcpproxy.errors import Refused
 from mcpproxy.redaction import SECRETS
@@ -137,7 +137,7 @@ def test_settings_are_shown_with_references_and_without_values():
         oauth=OAuth(client_id="us", client_secret="fake-h", extra_params={"audience": "fake-i"}),
         args=["--api-key", "fake-f", "--token=fake-g", "--token=${env:T}", "--port", "1", "fake-value-5"],
     )  # fmt: skip
-    shown = admin.shown(server)
+    shown = discreet.shown(server)
     assert "fake" not in json.dumps(shown)
     assert shown["url"] == "https://(hidden)@h/(hidden)/mcp?key=(hidden)&team=${env:TEAM}"
     assert shown["headers"] == {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mcpproxy.admin import MOST_LINES, Admin, broken
+from mcpproxy.admin import MOST_LINES, Admin
 from mcpproxy.rest.routing import Area, Query, Request, Route
+from mcpproxy.status import servers
 
 if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
@@ -128,12 +129,7 @@ class Servers(Area):
         )
 
     async def _list(self, request: Request) -> Any:
-        left_out = [
-            broken(name, why)
-            for name, why in self._daemon.server_errors.items()
-            if request.caller.admin
-        ]
-        return {"servers": [*self._daemon.servers(request.caller), *left_out]}
+        return {"servers": servers(self._daemon, request.caller)}
 
     async def _add(self, request: Request) -> Any:
         return await self._admin.add(request.body)

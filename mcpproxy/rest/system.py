@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mcpproxy.rest.routing import Answer, Area, Request, Route
+from mcpproxy.status import status
 
 
 class System(Area):
@@ -43,7 +44,7 @@ class System(Area):
         )
 
     async def _status(self, request: Request) -> Any:
-        return self._daemon.status(request.caller)
+        return status(self._daemon, request.caller)
 
     async def _live(self, request: Request) -> Any:
         return Answer(b'{"status":"ok"}')
