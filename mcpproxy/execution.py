@@ -220,6 +220,7 @@ class Execution:
             except (BadFrame, Misbehaved) as error:
                 logger.error("%s: the VM sent what its prelude never sends: %s", self._id, error)
                 crash = BrokenProtocol(f"it broke its protocol: {error}")
+            vm.finished = crash is None
             self._leave_behind()
             work.end()
         return crash

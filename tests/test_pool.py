@@ -15,7 +15,9 @@ from mcpproxy.sandbox.worker import JOB
 async def run(pool, source):
     async with pool.vm(10) as vm:
         vm.post(JOB.pack(64 * 2**20, 2**20, len(source), 1, 2, 3, 4) + source.encode() + b"{}")
-        return json.loads((await vm.receive())[-1])
+        reply = json.loads((await vm.receive())[-1])
+        vm.finished = True
+        return reply
 
 
 @pytest.mark.parametrize("forks", [True, False], ids=["forked", "in fresh interpreters"])
@@ -74,3 +76,17 @@ async def test_as_many_run_as_the_pool_is_large():
                 pytest.fail("a third one was let in")
         assert waiting.cancelled_caught
         assert pool.waiting == 0
+
+
+async def test_never_are_there_more_vms_than_the_pool_is_large():
+    there = []
+
+    async def several(pool):
+        for _ in range(12):
+            await run(pool, "1")
+            there.append(len(pool._spares) + pool.busy - pool._handed + len(pool._over))
+
+    async with open_pool(2, 64) as pool, anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(several, pool)
+    assert max(there) == 2

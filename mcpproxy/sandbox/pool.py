@@ -30,6 +30,9 @@ ENVIRONMENT = {"LD_BIND_NOW": "1"}
 """Nothing of the daemon's. The linker resolves all names before the first fork, not after each."""
 
 SIGSYS = 31
+CALM_SECONDS = 0.01
+"""Between the end of a script and the making of a spare, which takes the CPU that its reply needs."""
+
 KERNEL_MEMORY = 3
 """The kernel's limit on a VM, in multiples of what its script may use: a tool's result passes through
 it as bytes and as text before it is JavaScript's."""
@@ -41,6 +44,8 @@ class Vm:
 
     def __init__(self, number: int, sock: socket.socket) -> None:
         self.number = number
+        self.finished = False
+        """Whether it has said its last word, and waits for its end; set by who reads it."""
         self.ended = anyio.Event()
         self.status: int | None = None
         """Exit status, negative for a signal. None while it runs, or if the fork server took it along."""
@@ -114,7 +119,8 @@ class Pool:
         self._spares: deque[Vm] = deque()
         self._vms: dict[int, Vm] = {}
         self._over: deque[Vm] = deque()
-        """To be killed with the next order."""
+        """To be killed with the next orders."""
+        self._missing = anyio.Event()
         self._line: deque[anyio.Event] = deque()
         self._handed = 0
         """Places, of the busy ones, whose new owner has yet to wake and take a VM."""
@@ -143,9 +149,10 @@ class Pool:
             try:
                 yield vm
             finally:
-                vm.close()
-                if not vm.ended.is_set():
-                    self._over.append(vm)
+                self._over.append(vm)
+                if not vm.finished:
+                    vm.close()
+                    self._refill()
         finally:
             self._leave()
 
@@ -177,12 +184,21 @@ class Pool:
         if self._line:
             self._line.popleft().set()  # the place is handed on, `busy` stays
             self._handed += 1
+            self._refill()
         else:
             self.busy -= 1
-        self._refill()
+            self._missing.set()
+
+    async def keep_up(self) -> None:
+        """Make spares for those that were taken, once the reply is on its way. For ever."""
+        while True:
+            await self._missing.wait()
+            await anyio.sleep(CALM_SECONDS)
+            self._missing = anyio.Event()
+            self._refill()
 
     def _refill(self) -> None:
-        """Have the spares made that are missing, and what is over killed."""
+        """Have killed what is over, and made what is missing: no more at any time than the pool is large."""
         with suppress(WorkerError):  # who needs a VM then asks again, and is told
             while len(self._spares) + self.busy - self._handed < self.size:
                 self._spares.append(self._fork())
@@ -215,7 +231,10 @@ class Pool:
         """
         if self._control is None:
             raise WorkerError("the process that makes VMs is starting again; try again")
-        over = self._over[0].number if self._over else 0
+        over = 0
+        if self._over:
+            self._over[0].close()
+            over = self._over[0].number
         order = ORDER.pack(over, made, 0 if act is None else probe.ALL.index(act) + 1)
         try:
             socket.send_fds(self._control, [order], line)
@@ -334,8 +353,10 @@ class Pool:
         self._spares.clear()
         for vm in self._vms.values():
             vm.ended.set()  # those that ran are closed by who used them
-        self._vms.clear()
+        for vm in self._over:
+            vm.close()
         self._over.clear()
+        self._vms.clear()
         self._ready = anyio.Event()
 
 
@@ -350,5 +371,6 @@ async def open_pool(
     pool = Pool(size, memory_mb, forks=forks)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.run)
+        tasks.start_soon(pool.keep_up)
         yield pool
         tasks.cancel_scope.cancel()

@@ -32,8 +32,8 @@ from mcpproxy.sandbox.worker import Engine, Line, Parser, rehearse, work
 VM_DESCRIPTOR = 3
 """The one descriptor a VM has."""
 
-QUIET_MS = 20
-"""A VM for which no script comes in this time rehearses; a busy machine has better things to do."""
+QUIET_MS = 100
+"""A VM for which no script comes in this time rehearses once more; a busy machine has better things to do."""
 
 INT = struct.Struct("i")
 ANCILLARY_BYTES = CMSG_LEN(64 * INT.size)
