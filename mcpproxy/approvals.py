@@ -3,8 +3,8 @@
     an entry of the file + what is on record ──► standing(): approved, waiting or blocked
     what a server lists  + what is on record ──► sort_out(): listed | held | learnt
 
-What is approved of a tool is what a model or a gate goes by: the members in `FIELDS`. Nothing here
-waits or writes; `baseline.py` keeps the records.
+What is approved of a tool is what a model or a gate goes by, the members in `FIELDS`, and of a tool
+that we run ourselves what that is. Nothing here waits or writes; `baseline.py` keeps the records.
 """
 
 from __future__ import annotations
@@ -65,11 +65,16 @@ def identity(entry: ServerSettings) -> str:
     return _digest({**own, "env": sorted(entry.env)})
 
 
+def terms(tool: Tool) -> dict[str, Any]:
+    """What is approved of a tool: `FIELDS`, and what a call comes to where that is known."""
+    found = {name: tool.definition[name] for name in FIELDS if name in tool.definition}
+    return found if tool.runs is None else {**found, "runs": tool.runs}
+
+
 def fingerprint(tool: Tool) -> str:
-    """Changes with `FIELDS`; the order of members doesn't matter. Empty for one too deep to be read: it is no tool's."""
-    known = tool.definition
+    """Changes with its `terms`; the order of members doesn't matter. Empty for one too deep to be read: it is no tool's."""
     try:
-        return _digest({name: known[name] for name in FIELDS if name in known})
+        return _digest(terms(tool))
     except RecursionError:
         return ""
 

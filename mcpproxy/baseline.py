@@ -355,6 +355,6 @@ def _tell(server: str, before: Sorted | None, now: Sorted) -> None:
         what = ", ".join(repr(name[:100]) for name in fresh[:10]) or "its instructions"
         more = f" and {len(fresh) - 10} more" if len(fresh) > 10 else ""
         logger.warning(
-            "server '%s' says something new that waits for approval: %s%s; to see it: %s",
+            "server '%s' has something new that waits for approval: %s%s; to see it: %s",
             server, what, more, approvals.command("inspect", server),
         )  # fmt: skip

@@ -15,6 +15,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
 
+RUNS = "mcpproxy/runs"
+"""Member of `_meta` of a tool that this program runs itself: what a call comes to. For operators alone."""
+
 NO_TOOLS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -53,6 +56,21 @@ class Tool:
         annotations = self.definition.get("annotations")
         return annotations if isinstance(annotations, dict) else {}
 
+    @property
+    def runs(self) -> Any:
+        """What a call comes to, where the source of the tool says that; None where it doesn't."""
+        meta = self.definition.get("_meta")
+        return meta.get(RUNS) if isinstance(meta, Mapping) else None
+
+    @cached_property
+    def public(self) -> Mapping[str, Any]:
+        """The definition as callers get to see it."""
+        if self.runs is None:
+            return self.definition
+        meta = {key: value for key, value in self.definition["_meta"].items() if key != RUNS}
+        found = {key: value for key, value in self.definition.items() if key != "_meta"}
+        return {**found, "_meta": meta} if meta else found
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the definition in canonical JSON: changes with anything the server says of it."""
@@ -62,6 +80,11 @@ class Tool:
     def schemas(self) -> str:
         """SHA-256 of what it takes and gives alone: stays the same when only its words change."""
         return digest([self.input_schema, self.output_schema])
+
+
+def running(definition: Mapping[str, Any], runs: Mapping[str, Any]) -> dict[str, Any]:
+    """The definition of a tool that says what a call of it comes to."""
+    return {**definition, "_meta": {**definition.get("_meta", {}), RUNS: runs}}
 
 
 def digest(data: Any) -> str:

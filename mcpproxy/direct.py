@@ -235,7 +235,7 @@ def direct(tool: Tool, catalog: Catalog, *, cuts: bool) -> Json | None:
     refuse a result without its structured content. Nor is one that isn't of type object, as those of
     an API may be: clients of the revisions up to 2025-11-25 refuse a whole list for it.
     """
-    found = {**tool.definition, "name": direct_name(ToolId(tool.server, tool.name), catalog)}
+    found = {**tool.public, "name": direct_name(ToolId(tool.server, tool.name), catalog)}
     promised = found.get("outputSchema")
     if cuts or not (isinstance(promised, dict) and promised.get("type") == "object"):
         found.pop("outputSchema", None)

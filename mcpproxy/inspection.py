@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from mcpproxy import suspicion
-from mcpproxy.approvals import FIELDS, ServerRecord, fingerprint
+from mcpproxy import approvals, suspicion
+from mcpproxy.approvals import ServerRecord, fingerprint
 from mcpproxy.catalog import Catalog, Server, Tool
 from mcpproxy.decisions import Decided
 
@@ -65,12 +65,9 @@ def tool_report(
         "findings": [asdict(found) for found in suspicion.inspect_tool(tool.definition, elsewhere)],
     }
     if decided is not None:
-        was, now = (
-            {name: d[name] for name in FIELDS if name in d}
-            for d in (decided.definition, tool.definition)
-        )
+        was = approvals.terms(Tool(tool.server, decided.definition))
         report |= {
-            "differences": list(differences(was, now)),
+            "differences": list(differences(was, approvals.terms(tool))),
             "decided_at": stamp(decided.at),
             "decided_by": decided.by,
         }  # fmt: skip

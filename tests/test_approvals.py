@@ -26,7 +26,8 @@ from mcpproxy.approvals import (
     sort_out,
     standing,
 )
-from mcpproxy.catalog import Catalog, Held, Server, Tool
+from mcpproxy.catalog import RUNS, Catalog, Held, Server, Tool
+from mcpproxy.direct import direct
 from mcpproxy.policy import EVERYTHING, Scope
 from mcpproxy.settings import ServerSettings
 
@@ -134,6 +135,7 @@ def test_any_history_shows_exactly_what_was_approved():
         {"inputSchema": {"type": "object", "properties": {"x": {}}}},
         {"outputSchema": {}},
         {"annotations": {"readOnlyHint": True}},
+        {"_meta": {RUNS: {"entry": ["sh"]}}},
     ],
 )
 @pytest.mark.threat("A1")
@@ -145,6 +147,14 @@ def test_order_and_what_no_model_sees_make_no_other_tool():
     turned = Tool("s", dict(reversed(tool("a").definition.items())))
     assert fingerprint(turned) == fingerprint(tool("a"))
     assert fingerprint(tool("a", _meta={"n": 1}, icons=[])) == fingerprint(tool("a"))
+
+
+def test_nobody_but_an_operator_sees_what_a_tool_runs():
+    runs = {"entry": ["sh"]}
+    assert tool("a", _meta={RUNS: runs}).public == tool("a").definition
+    assert tool("a", _meta={RUNS: runs, "n": 1}).public == tool("a", _meta={"n": 1}).definition
+    catalog = Catalog({"s": Server("s", "ready", None, {"a": tool("a", _meta={RUNS: runs})}, None)}, 1)  # fmt: skip
+    assert direct(catalog.tool("s", "a"), catalog, cuts=False) == {**tool("a").definition, "name": "s__a"}  # fmt: skip
 
 
 @given(st.dictionaries(st.text(), st.text() | st.floats() | st.none() | st.lists(st.text())))

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 import anyio.from_thread
 import pytest
+from packs import put, shell
 from test_fleet import refused, until
 from upstreams import stub, wanted
 
@@ -16,6 +17,8 @@ from mcpproxy import baseline
 from mcpproxy.baseline import open_baseline
 from mcpproxy.catalog import Server, Tool
 from mcpproxy.errors import Refused, SettingsError
+from mcpproxy.inspection import tool_report
+from mcpproxy.settings import ServerSettings
 from mcpproxy.upstream import call as call_module
 from mcpproxy.upstream import fleet as fleet_module
 from mcpproxy.upstream.fleet import open_fleet
@@ -82,6 +85,28 @@ async def test_a_tool_that_changes_or_is_new_is_held_until_it_is_approved(kept):
         assert await fleet.call("stub", "ping", {})
         await fleet.call("stub", "grow", {"name": "ping", "description": "Answer at once."})
         await until(lambda: held(fleet) == {"grown": "new", "ping": "changed"})
+
+
+@pytest.mark.threat("P8")
+async def test_a_tool_of_a_pack_is_held_when_what_it_runs_changes(kept):
+    root = kept.folder / "pack"
+    shell(root, "hi", "./say.sh")
+    say = put(root, "say.sh", "echo 1")
+    pack = ServerSettings(name="stub", protocol="toolpack", directory=str(root))
+    async with kept.fleet(pack) as fleet:
+        assert list(tools(fleet)) == ["hi"]
+        os.utime(say, (1, 1))
+        shell(root, "new", "true")
+        with anyio.fail_after(10):
+            await until(lambda: held(fleet) == {"new": "new"})
+        say.write_text("echo 2", encoding="utf-8")
+        with anyio.fail_after(10):
+            await until(lambda: held(fleet) == {"new": "new", "hi": "changed"})
+        assert (await refused(fleet, "hi")).code == "TOOL_NOT_APPROVED"
+        await kept.baseline.flush()
+        decided = kept.baseline.details("stub")["hi"]
+        report = tool_report(fleet.seen("stub").tools["hi"], None, decided, {})
+        assert [each["field"] for each in report["differences"]] == ["runs.code.say.sh"]
 
 
 async def test_what_was_approved_holds_after_a_restart_and_nothing_else_does(kept):

@@ -16,6 +16,7 @@ from packs import serving_site
 from test_fleet import until
 from test_toolpack_http import Site
 
+from mcpproxy.catalog import Tool
 from mcpproxy.upstream.files import Bad
 from mcpproxy.upstream.openapi import source
 from mcpproxy.upstream.openapi.reading import Wanted, load
@@ -518,3 +519,17 @@ async def test_a_file_is_read_again_when_it_changes_and_the_last_good_one_holds(
         put(tmp_path, document({"/b": {"get": {}}}))
         await until(lambda: api.told == ["tools"])
         assert [each["name"] for each in api.source.tools()] == ["get_b"]
+
+
+async def test_which_request_a_tool_makes_is_approved_with_it(tmp_path):
+    async def runs(origin, **wanted):
+        paths = {
+            "/a/{b}": {"get": {"operationId": "get_a", "parameters": [parameter("path", "b")]}}
+        }
+        found = put(tmp_path, document(paths, origin=origin))
+        async with open_document(found, **wanted) as api:
+            return Tool("api", api.source.tools()[0]).runs
+
+    assert await runs("http://127.0.0.1:1") == {"method": "GET", "url": "http://127.0.0.1:1/a/{b}"}
+    same = [await runs(f"http://127.0.0.1:{n}", base_url="http://127.0.0.1:3") for n in (1, 2)]
+    assert same == [{"method": "GET", "url": "/a/{b}"}] * 2

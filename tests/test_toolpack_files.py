@@ -121,6 +121,49 @@ def test_a_definition_says_what_the_file_says(root):
     assert found["put"]["annotations"] == {"idempotentHint": False}
 
 
+@pytest.mark.threat("P8")
+def test_the_code_of_a_tool_is_what_its_command_leads_to(root):
+    put(root, "text/shout.py", "import helper\nfrom lib.inner import loud\nopen('notes.txt')\n")
+    put(root, "text/helper.py", "import json, shared_words\n")
+    put(root, "text/random.py", "shadows Python's own\n")
+    put(root, "lib/__init__.py", "")
+    put(root, "lib/inner.py", "")
+    put(root, "other/inner.py", "is another one\n")
+    put(root, "text/unnamed.py", "")
+    put(root, "text/notes.txt", "")
+    put(root, "shared words.py", "")
+    put(root, "text/shout.tool.yaml", "{id: shout, kind: python, entry: 'shout:run'}")
+    put(root, "bin/go", "exec ./really.sh").chmod(0o755)
+    put(root, "bin/really.sh", "")
+    tool(root, "go", "cli", entry=["./bin/go", "{{ input.x }}"], env=["HOME"])
+    found = {name: each.runs for name, each in read(root).tools.items()}
+    assert list(found["shout"]["code"]) == [
+        "lib/__init__.py", "lib/inner.py", "text/helper.py", "text/random.py", "text/shout.py",
+    ]  # fmt: skip
+    assert list(found["go"]["code"]) == ["bin/go", "bin/really.sh"]
+    put(root, "bin/really.sh", "rm x")
+    put(root, "text/helper.py", "import shared, words\n")
+    after = {name: each.runs for name, each in read(root).tools.items()}
+    assert after["go"]["code"]["bin/really.sh"] != found["go"]["code"]["bin/really.sh"]
+    assert after["shout"]["code"].keys() - found["shout"]["code"].keys() == {"shared words.py"}
+    assert {k: v for k, v in after["go"].items() if k != "code"} == {
+        "kind": "cli", "entry": ["./bin/go", "{{ input.x }}"], "env": ["HOME"],
+    }  # fmt: skip
+
+
+@pytest.mark.threat("P8")
+def test_each_part_of_a_request_is_what_an_http_tool_runs(root):
+    def runs(**members):
+        tool(root, "get", "http", **{"entry": "https://api.test/", **members})
+        return read(root).tools["get"].runs
+
+    headers = {"X-Key": "not-a-real-key"}
+    parts = ({}, {"entry": "https://else.test/"}, {"method": "POST"}, {"headers": headers}, {"allow_hosts": ["h"]})  # fmt: skip
+    found = [runs(**each) for each in parts]
+    assert len({json.dumps(each) for each in found}) == len(parts)
+    assert "not-a-real-key" not in json.dumps(found)
+
+
 @pytest.mark.parametrize("name", ["--help", "$(id)", "a;b", "a b", "ü", "a'\"b", "-rf"])
 def test_a_file_may_be_called_anything(root, name):
     put(root, f"{name}/{name}.py", "print('{}')")

@@ -289,6 +289,11 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_toolpack::test_nothing_is_left_of_one_that_is_cancelled_while_it_starts",
         "test_toolpack::test_a_flood_on_stderr_is_cut_and_one_on_stdout_ends_the_program",
     ),
+    "P8": (
+        "test_toolpack_files::test_the_code_of_a_tool_is_what_its_command_leads_to",
+        "test_toolpack_files::test_each_part_of_a_request_is_what_an_http_tool_runs",
+        "test_baseline::test_a_tool_of_a_pack_is_held_when_what_it_runs_changes",
+    ),
     "A3": (
         "test_suspicion::test_an_attack_is_pointed_out",
         "test_suspicion::test_what_a_terminal_would_obey_is_shown_by_its_number",

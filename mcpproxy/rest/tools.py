@@ -166,7 +166,7 @@ class Tools(Area):
 
     async def _list(self, request: Request) -> Any:
         catalog = await self._catalog(request, whole=request.query.get("lazy", False))
-        tools = [{**tool.definition, "server": tool.server} for tool in catalog.tools()]
+        tools = [{**tool.public, "server": tool.server} for tool in catalog.tools()]
         missing = [
             name
             for name, server in catalog.servers.items()

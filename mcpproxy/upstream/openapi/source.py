@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 import httpcore2
 
+from mcpproxy.catalog import running
 from mcpproxy.redaction import SECRETS, Secrets
 from mcpproxy.upstream import inside
 from mcpproxy.upstream.checker import Checker, TooMuch
@@ -25,6 +26,7 @@ from mcpproxy.upstream.files import Bad
 from mcpproxy.upstream.inside import Announce, Json, Report, Source
 from mcpproxy.upstream.openapi import answer, sending
 from mcpproxy.upstream.openapi.document import LARGEST
+from mcpproxy.upstream.openapi.operation import Operation
 from mcpproxy.upstream.openapi.reading import Api, Wanted, load
 from mcpproxy.upstream.openapi.security import Client, Credential
 from mcpproxy.upstream.openapi.styles import Unwritable
@@ -96,7 +98,12 @@ class ApiSource(Source):
         self._secrets.add(value, f"({name})")
 
     def tools(self) -> list[Json]:
-        return [operation.definition for operation in self.api.operations.values()]
+        return [running(one.definition, self._runs(one)) for one in self.api.operations.values()]
+
+    def _runs(self, operation: Operation) -> Json:
+        """Which request a call makes. A base of the settings is part of the entry that was approved."""
+        base = "" if self.wanted.base_url is not None else operation.base
+        return {"method": operation.method, "url": base + operation.path}
 
     async def call(self, name: str, arguments: Json, report: Report) -> Json:
         if name not in self.api.operations:

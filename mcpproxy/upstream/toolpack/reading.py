@@ -19,6 +19,7 @@ from mcpproxy.upstream.toolpack import commands, endpoints, prompts, toolfile
 from mcpproxy.upstream.toolpack.commands import Command
 from mcpproxy.upstream.toolpack.document import Document, load
 from mcpproxy.upstream.toolpack.endpoints import Endpoint
+from mcpproxy.upstream.toolpack.executed import Code, runs
 from mcpproxy.upstream.toolpack.prompts import Prompt
 from mcpproxy.upstream.toolpack.schemas import Bundle
 from mcpproxy.upstream.toolpack.templating import Template
@@ -65,6 +66,8 @@ class Tool:
     input: Checker
     output: Checker | None
     cache_key: Template | None
+    runs: Json
+    """What a call comes to; see `executed.py`."""
     mark: str
     """Changes with everything in the pack that its result may depend on."""
 
@@ -90,9 +93,11 @@ def read(root: Path, environ: Mapping[str, str]) -> Pack:
         faults.append(Fault(str(root), None, "there is no such directory"))
     tools: dict[str, Tool] = {}
     owners: dict[str, Path] = {}
-    for path in [path for path, _ in walk(root) if path.name.endswith(SUFFIX)]:
+    files = [(path, stat.st_mode) for path, stat in walk(root)]
+    code = Code(root, files)
+    for path in [path for path, _ in files if path.name.endswith(SUFFIX)]:
         try:
-            tool = _tool(path, root, environ, signature)
+            tool = _tool(path, root, environ, signature, code)
             name = tool.file.id
             if (owner := owners.setdefault(name, path)) != path:
                 raise Bad(f"there is another tool {name!r}, in {shown(owner, root)}")
@@ -137,7 +142,7 @@ def sign(root: Path) -> str:
     return digest.hexdigest()
 
 
-def _tool(path: Path, root: Path, environ: Mapping[str, str], signature: str) -> Tool:
+def _tool(path: Path, root: Path, environ: Mapping[str, str], signature: str, code: Code) -> Tool:
     """Raises `Bad`."""
     document = load(inside(path, root))
     file = toolfile.read(document)
@@ -158,7 +163,7 @@ def _tool(path: Path, root: Path, environ: Mapping[str, str], signature: str) ->
         cache_key = None if source is None else Template(source)
     with _At(path, document, "annotations"):
         definition = _definition(file, taken, given)
-    return Tool(file, definition, work, taken, given, cache_key, mark)
+    return Tool(file, definition, work, taken, given, cache_key, runs(file, path, code), mark)
 
 
 class _At:

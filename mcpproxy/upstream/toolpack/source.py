@@ -18,6 +18,7 @@ import anyio
 import anyio.to_thread
 from watchfiles import awatch
 
+from mcpproxy.catalog import running
 from mcpproxy.redaction import SECRETS
 from mcpproxy.upstream import inside
 from mcpproxy.upstream.failure import Failure, failed
@@ -89,7 +90,7 @@ class PackSource(Source):
     # lists
 
     def tools(self) -> list[Json]:
-        return [tool.definition for tool in self.pack.tools.values()]
+        return [running(tool.definition, tool.runs) for tool in self.pack.tools.values()]
 
     def prompts(self) -> list[Json]:
         return [prompt.definition() for prompt in self.pack.prompts.values()]
