@@ -28,8 +28,9 @@ class Case:
     id: str
     code: str
     ends: str | Gives
-    within_ms: int = 50
+    within_ms: int = 20
     """The timeout of a script that may meet it."""
+    memory_mb: int = 16
     says: str = ""
     """Part of the error's message."""
     calls: int | None = None
