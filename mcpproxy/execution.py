@@ -32,8 +32,9 @@ from mcpproxy.request import Request
 from mcpproxy.sandbox.frames import BadFrame
 from mcpproxy.sandbox.memory import give_back
 from mcpproxy.sandbox.pool import Pool, Vm
+from mcpproxy.sandbox.source import plain, unfenced
 from mcpproxy.sandbox.typescript import Transformer
-from mcpproxy.sandbox.worker import JOB, OUT_OF_MEMORY, plain, unfenced
+from mcpproxy.sandbox.worker import JOB, OUT_OF_MEMORY
 from mcpproxy.script import (
     Answer,
     Call,

@@ -44,7 +44,24 @@ VALUES = [
     pytest.param(
         "try { await 1; 'tried' } finally { 'finally' }", "tried", id="a finally has no say"
     ),
+    pytest.param(
+        "do { try { await 1 } finally { 2; break } } while (0)", 2, id="a finally that jumps has"
+    ),
+    pytest.param(
+        "[await 0]; try { 1; throw 2 } catch {}\n[5][0]", 5, id="a statement after a catch"
+    ),
+    pytest.param("await 'before'; empty: {}", "before", id="an empty labelled block is nothing"),
+    pytest.param(
+        "const seen = await 'it'; 'last'; for (const x of [1, 2]) if (x > 2) x; else if (x) seen",
+        "it",
+        id="a loop whose body has no braces",
+    ),
     pytest.param("for await (const x of [1, 2]) { x }", 2, id="for await"),
+    pytest.param(
+        "await using a = null; using b = null; 'used'", "used", id="using at the top level"
+    ),
+    pytest.param("using a = null; 'used'", "used", id="using without await"),
+    pytest.param("#!/usr/bin/env node\nawait 'run'", "run", id="a hashbang"),
     pytest.param("do { await 1; 'once' } while (false)", "once", id="do while"),
     pytest.param("a: for (;;) { await 0; 'in'; break a }", "in", id="a labelled break"),
     pytest.param(
@@ -70,6 +87,10 @@ VALUES = [
         "\n```\nasync () => { return 'fenced' }\n```\n", "fenced", id="a fence without a language"
     ),
     pytest.param("const s = '```js'; s.length", 5, id="a fence in a string"),
+    pytest.param("~~~~js title=x\nreturn 4\n~~~~", 4, id="another kind of fence"),
+    pytest.param("```js\nreturn 4", 4, id="a fence without an end"),
+    pytest.param("```js return 4```", 4, id="a fence on one line"),
+    pytest.param("await 0; '\ud800'.length", 1, id="half a pair in the source"),
     pytest.param("\ufeff1 + 1", 2, id="a byte order mark"),
     pytest.param("const s = 'a\0b'; s.length", 3, id="NUL in the source"),
     pytest.param("const x = 1\nconst y = 2\n;[x, y]", [1, 2], id="no semicolons"),
@@ -181,6 +202,18 @@ PLACES = [
     pytest.param("interface A {\n  a: number;\n}\n\nconst x: A = { a: 1 };\n  throw new Error('here');", "typescript", "RUNTIME_ERROR", (6, 18), id="in TypeScript"),
     pytest.param("enum C { A, B = 5 }\nclass P { constructor(public a: number) {}\n  boom(): never {\n    throw new TypeError(`x${this.a}`) } }\nreturn new P(C.B).boom()", "typescript", "RUNTIME_ERROR", (4, 24), id="behind an enum"),
     pytest.param("const a: number = 1;\nconst b: string = ;\n", "typescript", "SYNTAX_ERROR", (2, 19), id="a syntax error in TypeScript"),
+    pytest.param("let é: string = '😀';\nlet x = 1; let x = 2;", "typescript", "SYNTAX_ERROR", (2, 16), id="declared twice in TypeScript"),
+    pytest.param("let a = 1;\nlet b = /(/;", "javascript", "SYNTAX_ERROR", (2, 9), id="a regular expression"),
+    pytest.param("let a = 1;\nJSON.parse('{bad')", "javascript", "RUNTIME_ERROR", (2, 6), id="a text that JSON.parse refuses"),
+    pytest.param("let a = 1;\n\neval('1;}')", "javascript", "RUNTIME_ERROR", (3, 1), id="a text that eval refuses"),
+    pytest.param("let a = 1;\n\neval('throw new Error(7)')", "javascript", "RUNTIME_ERROR", (3, 1), id="a text that throws"),
+    pytest.param("class E extends Error {}\nclass F extends E { constructor() { super() } }\nthrow new F()", "javascript", "RUNTIME_ERROR", (3, 7), id="an error of the script's own class"),
+    pytest.param("const a = [1];\nconst {b: {c}} = a;", "javascript", "RUNTIME_ERROR", (2, 7), id="taken apart"),
+    pytest.param("const f = (x) => {\n  const [y] = x; return y };\nf(5)", "javascript", "RUNTIME_ERROR", (2, 9), id="taken apart in a function"),
+    pytest.param("let a = 1;\n  throw 'text'", "javascript", "RUNTIME_ERROR", (2, 3), id="a text that is thrown"),
+    pytest.param("if (input.a) throw 'one';\nthrow 'two'", "javascript", "RUNTIME_ERROR", (2, 1), id="one of two texts"),
+    pytest.param("const o = {\n  get a() { null.x } };\no", "javascript", "SERIALIZATION_ERROR", (2, 13), id="in a getter of the result"),
+    pytest.param("let a;\nawait search_tools(7)", "javascript", "RUNTIME_ERROR", (2, 7), id="a question that is refused"),
 ]  # fmt: skip
 
 
@@ -194,8 +227,62 @@ async def test_an_error_names_the_callers_own_line(world, code, language, wanted
     assert abs(column - at[1]) <= 9, (column, at)
 
 
+@pytest.mark.req("REQ-POS-01", "REQ-POS-03")
+@pytest.mark.parametrize(
+    ("code", "language"),
+    [
+        ("await 0;\n\n  const e = new RangeError('r'); e.stack", "javascript"),
+        ("interface A {}\n\n  const e: any = new RangeError('r');\nreturn e.stack", "typescript"),
+        (
+            "class E extends RangeError { constructor() { super('r'); Error.captureStackTrace?.(this, E) } }\n\n  const e = new E(); console.log(e); e.stack",
+            "javascript",
+        ),
+    ],
+)
+async def test_a_stack_that_the_script_reads_is_in_its_own_lines(world, code, language):
+    reply = await world.run(code, language=language)
+    head, *frames = reply["value"].split("\n")
+    assert head == "RangeError: r"
+    assert len(frames) == 1 and re.search(r"\bscript\.[jt]s:3:\d+\)$", frames[0])
+    for line in reply.get("logs", []):
+        assert "script.js:3:" in line["message"] and "<input>" not in line["message"]
+
+
+@pytest.mark.req("REQ-POS-03")
+async def test_typescript_of_any_length_has_positions(world):
+    code = "const all: number[] = [];\n" + "all.push(1 as number, 2);\n" * 6000 + "\nall.x.y;"
+    assert place(await world.error(code, language="typescript")) == (6003, 1)
+
+
+BLAMED = [
+    ("const r = {items: 1}; r.items.map(x => x)", "r.items.map is not a function"),
+    ("const r = {}; new r.Client()", "r.Client is not a function"),
+    ("const r = {}; r.a.b", "cannot read property 'b' of undefined (r.a is undefined)"),
+    ("const r = {}; for (const x of r.items) x", "r.items is not iterable (it is undefined)"),
+    ("const {a: [b]} = {a: null}", "cannot destructure [b]"),
+    ("[1].map(5)", "not a function"),
+    ("const r = {}; r.a.b; r.x = () => r.a.b.b", "(r.a is undefined)"),
+]
+
+
+@pytest.mark.parametrize(("code", "part"), BLAMED)
+async def test_an_error_names_what_it_is_about(world, code, part):
+    error = await world.error(code)
+    assert error["message"].startswith("TypeError: ") and part in error["message"]
+    assert ".map is" not in error["message"] or "r.items" in error["message"]
+
+
 THROWN = [
     ("throw 'text'", "Uncaught text"),
+    (
+        "throw new Error('o', {cause: new TypeError('i', {cause: 5})})",
+        "Error: o (cause: TypeError: i (cause: 5))",
+    ),
+    (
+        "await Promise.any([Promise.reject(new Error('a')), Promise.reject(7)])",
+        "AggregateError (errors: Error: a; 7)",
+    ),
+    ("queueMicrotask(() => { throw new Error('m') }); await sleep(1)", "Error: m"),
     ("throw { why: 'because', n: 7 }", 'Uncaught {why: "because", n: 7}'),
     ("throw null", "Uncaught null"),
     ("throw undefined", "Uncaught undefined"),
@@ -267,13 +354,13 @@ async def test_the_rest_of_the_console_is_there(world):
     )
     said = [line["message"] for line in reply["logs"]]
     assert said[:5] == [
-        "a is 5 of {b: 1}, 100% more",
+        'a is 5 of {"b":1}, 100% more',
         "g",
         "default: 1",
         "default: 2",
-        "Assertion failed yes",
+        "Assertion failed: yes",
     ]
-    assert said[5].startswith("t: ") and said[5].endswith(" ms")
+    assert said[5].startswith("t: ") and said[5].endswith("ms")
 
 
 async def test_awaiting_tools_gives_tools(world):

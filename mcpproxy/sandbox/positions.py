@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import bisect
 import codecs
-import difflib
+from collections.abc import Iterable, Iterator
+
+from mcpproxy.sandbox.alignment import aligned
 
 codecs.lookup("utf-16-le")  # its module is read from a file, which a VM can't do later
-
-MAX_TOKENS = 20_000
-"""Aligning is quadratic at worst; longer programs get no positions in TypeScript."""
 
 Tokens = list[tuple[str, int]]
 """Each token's text, and where it begins in UTF-16 units."""
@@ -51,29 +50,33 @@ class Positions:
 
     def align(self, before: Tokens, after: Tokens) -> None:
         """Pair the tokens of the source with those of the compiled text, which keeps their order."""
-        if max(len(before), len(after)) > MAX_TOKENS:
-            return
-        matcher = difflib.SequenceMatcher(None, [t for t, _ in before], [t for t, _ in after])
-        self._pairs = [
-            (code_points(self.text, after[b + n][1]), code_points(self.source, before[a + n][1]))
-            for a, b, size in matcher.get_matching_blocks()
-            for n in range(size)
-        ]
+        pairs = aligned([t for t, _ in before], [t for t, _ in after])
+        origins = points(self.source, (before[a][1] for a, _ in pairs))
+        results = points(self.text, (after[b][1] for _, b in pairs))
+        self._pairs = list(zip(results, origins, strict=True))
 
-    def locate(self, line: int, column: int) -> tuple[int, int]:
-        """Line and column, from 1, in the source that was sent."""
+    def behind(self, line: int, column: int) -> int:
+        """The offset in the text that a place in the program comes from."""
         offset = offset_at(self.program, line, column)
         for start, length in reversed(self._inserted):
             if offset >= start + length:
                 offset -= length
             elif offset > start:
                 offset = start
+        return offset
+
+    def origin(self, offset: int) -> tuple[int, int]:
+        """Line and column, from 1, in the source of an offset in the text."""
         if self.text is not self.source:
             at = bisect.bisect_right(self._pairs, (offset, len(self.source))) - 1
             if at < 0:
                 return 1, 1
             offset = self._pairs[at][1]
         return position(self.source, offset)
+
+    def locate(self, line: int, column: int) -> tuple[int, int]:
+        """Line and column, from 1, in the source of a place in the program."""
+        return self.origin(self.behind(line, column))
 
 
 def offset_at(text: str, line: int, column: int) -> int:
@@ -95,4 +98,26 @@ def code_points(text: str, units: int) -> int:
     """The index in `text` that is `units` UTF-16 units from its start."""
     if text.isascii():
         return units
-    return len(text.encode("utf-16-le", "surrogatepass")[: 2 * units].decode("utf-16-le", "ignore"))
+    return len(decoded(text.encode("utf-16-le", "surrogatepass")[: 2 * units]))
+
+
+def utf16_units(text: str, index: int) -> int:
+    """How many UTF-16 units lie before an index in `text`."""
+    return len(text[:index].encode("utf-16-le", "surrogatepass")) // 2
+
+
+def points(text: str, units: Iterable[int]) -> Iterator[int]:
+    """The indices in `text` of rising numbers of UTF-16 units."""
+    if text.isascii():
+        yield from units
+        return
+    data = text.encode("utf-16-le", "surrogatepass")
+    last = count = 0
+    for each in units:
+        count += len(decoded(data[2 * last : 2 * each]))
+        last = each
+        yield count
+
+
+def decoded(data: bytes) -> str:
+    return data.decode("utf-16-le", "surrogatepass")

@@ -10,7 +10,7 @@
   const {
     apply, getPrototypeOf, setPrototypeOf, defineProperty,
   } = Reflect;
-  const { keys, create } = Object;
+  const { keys, create, getOwnPropertyDescriptor } = Object;
   const { parse, stringify } = JSON;
   const { isArray } = Array;
   const isError = Error.isError;
@@ -24,7 +24,8 @@
   const test = RegExp.prototype.exec;
   const isInteger = Number.isInteger, isFinite = Number.isFinite;
   const toISOString = Date.prototype.toISOString, getTime = Date.prototype.getTime;
-  const unboxNumber = Number.prototype.valueOf, unboxString = S.prototype.valueOf, unboxBoolean = Boolean.prototype.valueOf;
+  const unboxers = [Number, S, Boolean, BigInt, Symbol];
+  for (let n = 0; n < unboxers.length; n++) unboxers[n] = unboxers[n].prototype.valueOf;
   const Weak = WeakMap, weakGet = WeakMap.prototype.get, weakSet = WeakMap.prototype.set;
   const InternalErrorPrototype = G.InternalError?.prototype;
   const hidden = (value) => ({ value, writable: true, enumerable: false, configurable: true, __proto__: null });
@@ -73,10 +74,15 @@
 
   class Unwritable extends E {}
   defineProperty(Unwritable.prototype, 'name', hidden('Unwritable'));
+  const an = (what) => (apply(test, /^[AEIO]/, [what]) ? 'an ' : 'a ') + what;
+  let reading = '';                   // the path of what is being read: a getter there may throw
   const refuse = (path, what, remedy) => { throw new Unwritable(path + ' is ' + what + (remedy ? ': ' + remedy : '')); };
 
-  /** The JSON text of a value. Each property is read once; the first that can't be written is named by its path. */
-  function write(value, path, depth, above, dates) {
+  /**
+   * The JSON text of a value. Each property is read once; the first that can't be written is named by its path.
+   * Undefined for a value whose `toJSON` says that it is to be left out.
+   */
+  function write(value, path, key, depth, above, dates) {
     switch (typeof value) {
       case 'string': return quote(value);
       case 'boolean': return value ? 'true' : 'false';
@@ -91,16 +97,17 @@
     if (value === null) return 'null';
     for (let n = 0; n < depth; n++) if (above[n] === value) refuse(path, 'a circular reference', 'return a plain tree, without references to what contains it');
     if (depth >= DEPTH) refuse(path, 'nested deeper than ' + DEPTH + ' levels', 'return a flatter value');
-    let own = value;
+    reading = path;
     if (isArray(value)) {
       above[depth] = value;
       const length = value.length;
       let out = '[';
       for (let n = 0; n < length; n++) {
         const at = path + '[' + n + ']';
+        reading = at;
         const item = value[n];
         if (item === undefined && !hasOwn(value, n)) refuse(at, 'a hole in a sparse array', 'fill it with null');
-        out += (n ? ',' : '') + write(item, at, depth + 1, above, dates);
+        out += (n ? ',' : '') + (write(item, at, '' + n, depth + 1, above, dates) ?? write(undefined, at));
       }
       above[depth] = undefined;
       return out + ']';
@@ -108,26 +115,30 @@
     const kind = builtin(value);
     if (kind !== undefined) {
       if (dates && kind === 'Date') return quote(apply(toISOString, value, []));
-      const typed = REMEDY[kind] === undefined;
-      return refuse(path, (kind === 'Iterator' || kind === 'Error' || kind === 'ArrayBuffer' ? 'an ' : 'a ') + kind, typed ? 'return Array.from(x)' : REMEDY[kind]);
+      const listed = kind === 'Promise' && apply(test, /\]$/, [path]) !== null;
+      return refuse(path, an(kind), listed ? 'await Promise.all(...) of the array first' : REMEDY[kind] ?? 'return Array.from(x)');
     }
     const toJSON = value.toJSON;
     if (typeof toJSON === 'function') {
-      own = apply(toJSON, value, ['']);
+      const own = apply(toJSON, value, [key]);
+      if (own === undefined) return undefined;
       above[depth] = value;
-      const out = write(own, path, depth + 1, above, dates);
+      const out = write(own, path, key, depth + 1, above, dates);
       above[depth] = undefined;
       return out;
     }
     const boxed = unboxed(value);
-    if (boxed !== value) return write(boxed, path, depth, above, dates);
+    if (boxed !== value) return write(boxed, path, key, depth, above, dates);
     above[depth] = value;
     const names = keys(value);
     let out = '{', first = true;
     for (let n = 0; n < names.length; n++) {
+      const at = step(path, names[n]);
+      reading = at;
       const item = value[names[n]];
-      if (item === undefined) continue;
-      out += (first ? '' : ',') + quote(names[n]) + ':' + write(item, step(path, names[n]), depth + 1, above, dates);
+      const written = item === undefined ? undefined : write(item, at, names[n], depth + 1, above, dates);
+      if (written === undefined) continue;
+      out += (first ? '' : ',') + quote(names[n]) + ':' + written;
       first = false;
     }
     above[depth] = undefined;
@@ -135,12 +146,11 @@
   }
 
   function unboxed(value) {
-    const unbox = [unboxNumber, unboxString, unboxBoolean];
-    for (let n = 0; n < 3; n++) try { return apply(unbox[n], value, []); } catch { /* not one of these */ }
+    for (let n = 0; n < 5; n++) try { return apply(unboxers[n], value, []); } catch { /* not one of these */ }
     return value;
   }
 
-  const toText = (value, path, dates) => write(value, path, 0, create(null), dates);
+  const toText = (value, path, dates) => write(value, path, '', 0, create(null), dates) ?? write(undefined, path);
 
   /** For people: what a console line or an error message shows of any value. Never throws. */
   function inspect(value, depth, room) {
@@ -154,7 +164,7 @@
         case 'function': return '[function ' + (ownText(value, 'name') || 'anonymous') + ']';
       }
       if (value === null) return 'null';
-      if (isError(value)) { const found = told(value); return depth ? '[' + found.message + ']' : found.message + (found.stack ? '\n' + found.stack : ''); }
+      if (isError(value)) { const found = told(value); return depth ? '[' + found.message + ']' : found.message + placed(found.stack); }
       if (depth > 5 || room < 0) return isArray(value) ? '[…]' : '{…}';
       const kind = builtin(value);
       if (kind === 'Date') return apply(getTime, value, []) === apply(getTime, value, []) ? apply(toISOString, value, []) : 'Invalid Date';
@@ -162,20 +172,20 @@
       if (kind === 'Promise') return 'Promise { await it to see its value }';
       if (kind === 'Map') return 'Map ' + inspect(Array_from(value), depth + 1, room);
       if (kind === 'Set') return 'Set ' + inspect(Array_from(value), depth + 1, room);
-      const listed = isArray(value), names = listed ? value : keys(value);
+      const listed = isArray(value) || isView(value) && kind !== 'DataView', names = listed ? value : keys(value);
       let out = '';
       for (let n = 0; n < names.length; n++) {
         if (n === 100 || out.length > room) { out += ', … ' + (names.length - n) + ' more'; break; }
         const item = listed ? value[n] : value[names[n]];
         out += (n ? ', ' : '') + (listed ? '' : (apply(test, IDENTIFIER, [names[n]]) ? names[n] : quote(names[n])) + ': ') + inspect(item, depth + 1, room - out.length);
       }
-      return listed ? '[' + out + ']' : (kind ? kind + ' ' : '') + '{' + out + '}';
+      return listed ? (kind ? kind + ' ' : '') + '[' + out + ']' : (kind ? kind + ' ' : '') + '{' + out + '}';
     } catch {
       return '[a value that throws when it is looked at]';
     }
   }
   const symbolText = Symbol.prototype.toString, regexpText = RegExp.prototype.toString;
-  const Array_from = Array.from;
+  const Array_from = Array.from, isView = ArrayBuffer.isView;
 
   function ownText(value, key) {
     try {
@@ -186,49 +196,115 @@
     }
   }
 
-  // A frame of ours (see FIRST_LINE in worker.py), or of a built-in that leads to one.
-  const OURS = /<input>:2\d{6}:/, NATIVE = /^ *at \w+ \(native\)$/;
+  // A frame of ours (see FIRST_LINE in worker.py); of a built-in; of a text that did not parse.
+  const OURS = /<input>:2\d{6}:/, NATIVE = /^ *at .+ \(native\)$/, EVAL = /^ *at eval \(native\)$/, UNPARSED = /^ *at <input>:\d+:\d+$/, TOP = /^ *at <eval> /;
 
-  /** The script's own frames: those between ours, which come first (we threw) and last (we called). */
+  /**
+   * The script's own frames: those between ours, which come first (we threw) and last (we called).
+   * What lies above an `eval` of the script has places in another text, and so has what JSON.parse says of its own.
+   */
   function theirs(stack) {
-    let out = '', held = '', at = 0;
+    let out = '', held = '', evaluated = '', unparsed = '', inner = false, at = 0;
     while (at < stack.length) {
       let end = apply(indexOf, stack, ['\n', at]);
       if (end < 0) end = stack.length;
       const line = apply(slice, stack, [at, end]);
       at = end + 1;
+      if (apply(test, UNPARSED, [line]) !== null) { unparsed = line + '\n'; continue; }
       if (apply(test, OURS, [line]) !== null) {
-        if (out !== '') break;
+        if (out !== '' || evaluated !== '') break;
         held = '';
+      } else if (apply(test, EVAL, [line]) !== null) {
+        evaluated = out === '' ? unparsed : out;
+        out = held = '';
+        inner = false;
       } else if (apply(test, NATIVE, [line]) !== null) {
         held += line + '\n';
       } else {
-        out += held + line + '\n';
+        out = (inner ? '' : out + held) + line + '\n';
         held = '';
+        inner = apply(test, TOP, [line]) !== null;
       }
+      unparsed = '';
     }
-    return out;
+    return out === '' ? evaluated : out;
   }
+
+  // `stack` is an accessor of Error.prototype, so a stack is put in the caller's terms when somebody reads it.
+  const { get: engineStack } = getOwnPropertyDescriptor(E.prototype, 'stack');
+  const captured = new Weak();        // object -> stack of the engine, where it isn't the one of its making
+  const FRAME = /^ *at ([^ (]+) \(/;
+
+  /** The script's frames of an error, without those of its own class's constructors, as V8 has it. */
+  function frames(thrown) {
+    const stack = apply(weakGet, captured, [thrown]) ?? apply(engineStack, thrown, []);
+    if (typeof stack !== 'string') return stack;
+    const classes = create(null);
+    for (let at = getPrototypeOf(thrown), n = 0; at !== null && n < DEPTH && apply(weakGet, BUILTIN, [at]) !== 'Error'; at = getPrototypeOf(at), n++) {
+      classes[ownText(getOwnPropertyDescriptor(at, 'constructor')?.value, 'name')] = true;
+    }
+    let found = theirs(stack), match;
+    while ((match = apply(test, FRAME, [found])) !== null && classes[match[1]]) {
+      const rest = apply(slice, found, [apply(indexOf, found, ['\n']) + 1]);
+      if (rest === '') break;
+      found = rest;
+    }
+    return found;
+  }
+
+  const placed = (stack) => stack === '' ? '' : '\n' + apply(trimEnd, host.place(S(text(stack))), []);
+  const trimEnd = S.prototype.trimEnd;
+  const headline = (error) => { const name = ownText(error, 'name') || 'Error', said = ownText(error, 'message'); return said ? name + ': ' + said : name; };
+  const stackAccess = {
+    get stack() { const found = frames(this); return typeof found === 'string' ? headline(this) + placed(found) : found; },
+    set stack(value) { defineProperty(this, 'stack', hidden(value)); },
+  };
+  const lazyStack = (object) => defineProperty(object, 'stack', { ...getOwnPropertyDescriptor(stackAccess, 'stack'), enumerable: false });
+  lazyStack(E.prototype);
+  const capture = E.captureStackTrace;
+  defineProperty(E, 'captureStackTrace', hidden(function captureStackTrace(object, above) {
+    const at = {};
+    capture(at, typeof above === 'function' ? above : captureStackTrace);
+    apply(weakSet, captured, [object, at.stack]);
+    if (!isError(object)) lazyStack(object);
+  }));
 
   const LONGEST = 16384;
   const short = (value) => value.length > LONGEST ? apply(slice, value, [0, LONGEST]) + ' … (' + value.length + ' characters)' : value;
 
   /** Name, message and stack of whatever was thrown, however it resists. */
-  function told(thrown) {
+  function told(thrown, level = 0) {
     let genuine = false;
     try { genuine = isError(thrown) || builtin(thrown) === 'Error'; } catch { /* a proxy, or no object */ }
-    if (!genuine) return { __proto__: null, name: '', message: short('Uncaught ' + inspect(thrown, 0, 4000)), stack: '', memory: false, syntax: false };
+    if (!genuine) return { __proto__: null, name: '', message: short('Uncaught ' + (thrown === '' ? '"" (an empty string)' : inspect(thrown, 0, 4000))), stack: '', memory: false, syntax: false };
     const name = short(ownText(thrown, 'name')) || 'Error', said = short(ownText(thrown, 'message'));
-    let stack = short(ownText(thrown, 'stack')), prototype = null;
-    stack = theirs(stack);
+    let stack = '', prototype = null;
+    try { stack = isError(thrown) && !hasOwn(thrown, 'stack') ? frames(thrown) : theirs(ownText(thrown, 'stack')); } catch { /* a proxy */ }
     try { prototype = getPrototypeOf(thrown); } catch { /* a proxy */ }
     let message = said ? name + ': ' + said : name;
     const tool = apply(weakGet, failures, [thrown]);
     if (tool !== undefined) message += ' (' + tool + ')';
+    if (level < 3) message += reasons(thrown, level + 1);
     return {
-      __proto__: null, name, message: text(message), stack: text(stack),
+      __proto__: null, name, message: text(message), stack: text(short(typeof stack === 'string' ? stack : '')),
       memory: prototype === InternalErrorPrototype && said === 'out of memory', syntax: prototype === SE.prototype,
     };
+  }
+
+  /** What an error says of why: its cause, and the errors that it stands for. */
+  function reasons(thrown, level) {
+    let out = '';
+    const reason = (value) => isError(value) ? told(value, level).message : inspect(value, 1, 500);
+    try {
+      if (hasOwn(thrown, 'cause')) out += ' (cause: ' + reason(thrown.cause) + ')';
+      const errors = hasOwn(thrown, 'errors') ? thrown.errors : undefined;
+      if (isArray(errors)) {
+        let list = '';
+        for (let n = 0; n < errors.length && n < 5; n++) list += (n ? '; ' : '') + reason(errors[n]);
+        out += ' (errors: ' + list + (errors.length > 5 ? '; and ' + (errors.length - 5) + ' more' : '') + ')';
+      }
+    } catch { /* a getter that throws */ }
+    return short(out);
   }
 
   // ── calling tools ─────────────────────────────────────────────────────────────────────────────
@@ -249,12 +325,17 @@
   function failed(code, message) {
     return enveloped({ ok: false, error: { code, message, retryable: false } });
   }
+  let lastFailure;                    // of a call that gives an envelope: a script may have taken it for a result
 
   /** Remember the refusals that are ours, and let the data of a result be read directly. */
   function enveloped(envelope) {
     if (!envelope.ok) {
+      const { code, message } = envelope.error;
+      lastFailure = code + ': ' + message;
+      defineProperty(envelope.error, 'toString', hidden(() => code + ': ' + message));
       if (FINAL[envelope.error.code]) apply(weakSet, refused, [envelope, { __proto__: null, code: envelope.error.code, message: envelope.error.message }]);
     } else {
+      lastFailure = undefined;
       lend(envelope.result);
     }
     return envelope;
@@ -285,22 +366,31 @@
       if (!plain(args)) return { wrong: label + ' must be a plain object such as {key: value}, not ' + kindOf(args) };
       return toText(args, label, true);
     } catch (error) {
-      return { wrong: error instanceof Unwritable ? error.message : label + ' could not be read: ' + told(error).message };
+      return { wrong: error instanceof Unwritable ? apply(replace, error.message, [/([:;]) return /, '$1 pass ']) : reading + ' could not be read: ' + told(error).message };
     }
   }
+  const { replace } = S.prototype;
 
   function kindOf(value) {
     if (value === null) return 'null';
+    if (value === '') return 'an empty string';
     if (isArray(value)) return 'an array';
     if (typeof value !== 'object') return typeof value === 'undefined' ? 'undefined' : 'a ' + typeof value;
     let kind; try { kind = builtin(value); } catch { /* a proxy */ }
-    return kind ? 'a ' + kind : 'an object';
+    return kind ? an(kind) : 'an object';
   }
 
   const named = (value) => typeof value === 'string' && value !== '';
 
+  /** The call that one with too few arguments was meant as: "server:tool" and an object with all three are seen most. */
+  function spelled(server, tool) {
+    const at = typeof server === 'string' ? apply(indexOf, server, [':']) : -1;
+    if (at > 0) return 'call_tool(' + quote(apply(slice, server, [0, at])) + ', ' + quote(apply(slice, server, [at + 1])) + ', args)';
+    return 'call_tool(' + (named(server) ? quote(server) : 'server') + ', ' + (named(tool) ? quote(tool) : 'tool') + ', args)';
+  }
+
   function call_tool(server, tool, args) {
-    if (arguments.length < 3) return failed('INVALID_ARGS', 'call_tool needs 3 arguments: call_tool(server, tool, args), with {} for no args; it got ' + arguments.length);
+    if (arguments.length < 3) return failed('INVALID_ARGS', 'call_tool needs 3 arguments: ' + spelled(server, tool) + ', with {} for no args; it got ' + arguments.length);
     if (!named(server)) return failed('INVALID_ARGS', 'call_tool: server must be a non-empty string, not ' + kindOf(server));
     if (!named(tool)) return failed('INVALID_ARGS', 'call_tool: tool must be a non-empty string, not ' + kindOf(tool));
     const json = argsText(args, 'args');
@@ -318,6 +408,8 @@
     }
   }
 
+  const MISNAMED = ['arguments', 'params', 'parameters', 'input'];
+
   function batch(requests, options, given) {
     const wrong = (message) => failed('INVALID_ARGS', 'call_tools: ' + message);
     if (!given) return wrong('requires 1 argument: an array of {server, tool, args}');
@@ -331,6 +423,7 @@
       const element = requests[n];
       if (typeof element !== 'object' || element === null || isArray(element)) return wrong(at + ': must be an object {server, tool, args}, not ' + kindOf(element));
       const server = element.server, tool = element.tool, args = element.args;
+      if (args === undefined) for (let k = 0; k < 4; k++) if (hasOwn(element, MISNAMED[k])) return wrong(at + ': the arguments go in args, not in ' + MISNAMED[k]);
       if (!named(server)) return wrong(at + ': server must be a non-empty string, not ' + kindOf(server));
       if (!named(tool)) return wrong(at + ': tool must be a non-empty string, not ' + kindOf(tool));
       const found = args === undefined ? '{}' : argsText(args, 'args');
@@ -372,7 +465,8 @@
   }
   defineProperty(ToolError.prototype, 'name', hidden('ToolError'));
 
-  const PLAIN_KEYS = { __proto__: null, then: 1, catch: 1, finally: 1, constructor: 1, toJSON: 1 };
+  const PLAIN_KEYS = { __proto__: null, then: 1, catch: 1, finally: 1, constructor: 1 };
+  const { toPrimitive, iterator } = Symbol;
 
   /** A promise that says which `await` is missing when a member of its value is read from it. */
   function hinting(promise, call) {
@@ -380,6 +474,8 @@
     const hint = new Proxy_(create(prototype), {
       __proto__: null,
       get(target, key, receiver) {
+        const use = typeof key === 'symbol' ? (key === toPrimitive ? 'make text or a number of' : key === iterator ? 'iterate over' : '') : key === 'toJSON' ? 'write as JSON' : '';
+        if (use) throw new TE('cannot ' + use + ' a call that was not awaited: write await ' + call);
         if (typeof key === 'symbol' || PLAIN_KEYS[key] || key in prototype) return prototype[key];
         throw new TE('cannot read "' + key + '" of a call that was not awaited: write (await ' + call + ').' + key);
       },
@@ -389,6 +485,9 @@
   }
   const Proxy_ = Proxy;
 
+  /** Where the script called: an answer comes from nowhere. */
+  const here = () => apply(engineStack, new E(''), []);
+
   function typed(server, tool, args) {
     const call = 'tools' + step('', server) + step('', tool) + '(…)';
     if (typeof args[0] === 'function') {
@@ -397,7 +496,7 @@
       return undefined;
     }
     const json = args[0] === undefined ? '{}' : argsText(args[0], 'args');
-    const site = new E('').stack;       // where the script called: an answer comes from nowhere
+    const site = here();
     const promise = new P((resolve, reject) => {
       if (typeof json !== 'string') { reject(new ToolError({ code: 'INVALID_ARGS', message: call + ': ' + json.wrong, retryable: false }, server, tool)); return; }
       const id = ++number;
@@ -472,23 +571,26 @@
 
   // ── discovery, console, time ──────────────────────────────────────────────────────────────────
 
-  function discover(what, json) {
-    return new P((resolve, reject) => {
+  function discover(what, call, json) {
+    const site = here();
+    return hinting(new P((resolve, reject) => {
       const id = ++number;
-      waiting[id] = { __proto__: null, resolve, reject, server: undefined, tool: what };
+      waiting[id] = { __proto__: null, resolve, reject, server: undefined, tool: what, site };
       inFlight++;
       if (send('{"t":"ask","id":' + id + ',"what":"' + what + '","later":true,' + json + '}')) return;
       delete waiting[id];
       inFlight--;
       reject(new E(TOO_LONG));
-    });
+    }), call);
   }
 
   function search_tools(query, options) {
+    // {query, limit, server} is how the tool of the same name takes them.
+    if (options === undefined && typeof query === 'object' && query !== null) { options = query; query = query.query; }
     const asked = options === undefined || options === null ? {} : options;
-    return discover('search', '"query":' + loose(query) + ',"limit":' + loose(asked.limit) + ',"server":' + loose(asked.server));
+    return discover('search', 'search_tools(…)', '"query":' + loose(query) + ',"limit":' + loose(asked.limit) + ',"server":' + loose(asked.server));
   }
-  const describe_tool = (name) => discover('describe', '"name":' + loose(name));
+  const describe_tool = (name, tool) => discover('describe', 'describe_tool(…)', '"name":' + loose(named(name) && named(tool) ? name + ':' + tool : name));
   const loose = (value) => { try { return value === undefined ? 'null' : toText(value, 'value', true); } catch { return '{}'; } };
 
   /** printf-like directives of the Console Standard: %s %d %i %f %j %o %O %c %%. */
@@ -504,20 +606,29 @@
       const known = directive === 's' || directive === 'd' || directive === 'i' || directive === 'f' || directive === 'j' || directive === 'o' || directive === 'O' || directive === 'c';
       if (!known || used >= values.length) { text += whole + '%' + directive; continue; }
       const value = values[used++];
-      text += whole + (directive === 'c' ? '' : directive === 'i' && typeof value === 'number' ? '' + trunc(value)
-        : inspect(value, directive === 's' || directive === 'd' || directive === 'i' || directive === 'f' ? 0 : 1, LOG_BYTES));
+      text += whole + filled(directive, value);
     }
     return { text: text + apply(slice, pattern, [at]), used };
   }
-  const trunc = Math.trunc;
+  function filled(directive, value) {
+    if (directive === 'c') return '';
+    if (directive === 's') return inspect(value, 0, LOG_BYTES);
+    if (directive === 'j') { try { return stringify(value) ?? 'undefined'; } catch { return '[Circular]'; } }
+    if (directive === 'o' || directive === 'O') return inspect(value, 1, LOG_BYTES);
+    if (typeof value === 'bigint') return value + 'n';
+    if (typeof value === 'object' || typeof value === 'symbol') return 'NaN';
+    return inspect(directive === 'd' ? toNumber(value) : directive === 'i' ? toInteger(value) : toFloat(value), 0, 100);
+  }
+  const toNumber = Number, toInteger = parseInt, toFloat = parseFloat;
 
   const LOG_BYTES = 65536;
-  let logged = 0, dropped = 0;
+  let logged = 0, dropped = 0, indent = '';
   function log(level, values) {
     if (logged >= LOG_BYTES) { dropped++; return; }
     let line = '', first = 0;
     if (typeof values[0] === 'string' && values.length > 1) { const filled = format(values); line = filled.text; first = filled.used; }
     for (let n = first; n < values.length && line.length <= LOG_BYTES; n++) line += (n ? ' ' : '') + inspect(values[n], 0, LOG_BYTES);
+    line = indent + line;
     const room = LOG_BYTES - logged;
     if (line.length > room) line = apply(slice, line, [0, room]) + ' … (' + (line.length - room) + ' characters left out)';
     logged += line.length + 16;
@@ -527,19 +638,26 @@
   for (const level of ['log', 'info', 'warn', 'error', 'debug']) {
     console[level] = { [level](...values) { log(level, values); } }[level];
   }
-  const { log: plainLog, error: errorLog, debug: debugLog } = console;
+  const { log: plainLog, error: errorLog, debug: debugLog, warn: warnLog } = console;
   const counts = create(null), times = create(null), now = performance.now, clock = performance;
-  const since = (label) => label + ': ' + (apply(now, clock, []) - (times[label] ?? apply(now, clock, []))) + ' ms';
   const named_ = (label) => label === undefined ? 'default' : inspect(label, 0, 100);
+  function elapsed(label, what, ends) {
+    const key = named_(label), began = times[key];
+    if (began === undefined) { warnLog('No such label "' + key + '" for console.' + what + '()'); return; }
+    plainLog(key + ': ' + apply(toFixed, apply(now, clock, []) - began, [3]) + 'ms');
+    if (ends) delete times[key];
+  }
+  const toFixed = Number.prototype.toFixed;
+  const group = (...values) => { if (values.length) plainLog(...values); if (indent.length < 40) indent += '  '; };
   for (const [name, method] of [
-    ['trace', debugLog], ['dir', plainLog], ['table', plainLog], ['group', plainLog], ['groupCollapsed', plainLog],
-    ['groupEnd', () => {}], ['clear', () => {}],
-    ['assert', (held, ...values) => { if (!held) errorLog('Assertion failed', ...values); }],
+    ['trace', (...values) => { debugLog('Trace:', ...values); }], ['dir', (value) => { plainLog(value); }], ['dirxml', plainLog], ['table', (value) => { plainLog(value); }],
+    ['group', group], ['groupCollapsed', group], ['groupEnd', () => { indent = apply(slice, indent, [2]); }], ['clear', () => {}],
+    ['assert', (held, first, ...values) => { if (!held) { if (typeof first === 'string') errorLog('Assertion failed: ' + first, ...values); else if (first === undefined) errorLog('Assertion failed'); else errorLog('Assertion failed:', first, ...values); } }],
     ['count', (label) => { const key = named_(label); counts[key] = (counts[key] ?? 0) + 1; plainLog(key + ': ' + counts[key]); }],
     ['countReset', (label) => { counts[named_(label)] = 0; }],
     ['time', (label) => { times[named_(label)] = apply(now, clock, []); }],
-    ['timeLog', (label) => { plainLog(since(named_(label))); }],
-    ['timeEnd', (label) => { const key = named_(label); plainLog(since(key)); delete times[key]; }],
+    ['timeLog', (label) => { elapsed(label, 'timeLog', false); }],
+    ['timeEnd', (label) => { elapsed(label, 'timeEnd', true); }],
   ]) console[name] = method;
 
   function sleep(ms) {
@@ -614,12 +732,15 @@
       if (entry.timer) { entry.resolve(undefined); return; }
       const answer = parse(apply(slice, json, [at + 1]));
       if (entry.server === undefined) {
-        if (answer.ok) entry.resolve(answer.value); else entry.reject(new E(answer.message));
+        if (answer.ok) { entry.resolve(answer.value); return; }
+        const error = new E(answer.message);
+        apply(weakSet, captured, [error, entry.site]);
+        entry.reject(error);
       } else if (answer.ok) {
         entry.resolve(dataOf(answer.result));
       } else {
         const error = new ToolError(answer.error, entry.server, entry.tool);
-        defineProperty(error, 'stack', hidden(theirs(entry.site)));
+        apply(weakSet, captured, [error, entry.site]);
         entry.reject(error);
       }
     },
@@ -633,24 +754,34 @@
       if (outcome === 0) return failure('error', NEVER);
       const found = told(held);
       const compiling = found.syntax && apply(test, COMPILING, [found.stack]) !== null;
-      return failure(found.memory ? 'memory' : compiling ? 'syntax' : 'error', found.message, found.stack);
+      const after = lastFailure !== undefined && apply(test, UNSET, [found.message]) !== null ? unheeded() : '';
+      return failure(found.memory ? 'memory' : compiling ? 'syntax' : 'error', found.message, found.stack, undefined, after);
     },
 
-    /** Whether a text compiles as the body of a function: told apart from a SyntaxError the script threw itself. */
+    /** Whether a program compiles: told apart from a SyntaxError the script threw itself. */
     compiles(json) {
-      // What begins with a throw never runs. A text that closes the function it was put into can do so in
-      // one of these two, never in both: after a method comes `,` or `}`, after a declaration neither.
+      const program = parse(json);
+      return stops((apply(test, STRICT, [program]) !== null ? '"use strict";' : '') + 'throw 0;' + program);
+    },
+
+    /** Whether a text compiles as the body of a function. */
+    fits(json) {
+      // A text that closes the function it was put into can do so in one of these two, never in both:
+      // after a method comes `,` or `}`, after a declaration neither.
       const body = parse(json);
-      const fits = (program) => { try { evaluate('throw 0;' + program); } catch (thrown) { return thrown === 0; } return false; };
-      const whole = fits('({async body(){' + body + '\n}})') && fits('async function $body(){' + body + '\n}');
+      const whole = stops('throw 0;({async body(){' + body + '\n}})') && stops('throw 0;async function $body(){' + body + '\n}');
       delete G.$body;
       return whole;
     },
   };
 
+  // What begins with a throw never runs.
+  const stops = (program) => { try { evaluate(program); } catch (thrown) { return thrown === 0; } return false; };
+  const STRICT = /^(?:\s|\/\/[^\n]*\n|\/\*[^]*?\*\/)*(['"])use strict\1/;
   const NEVER = 'Error: the script waits for a promise that can never settle: nothing is left that could resolve it. Check that each new Promise(...) calls its resolve or reject';
-  const COMPILING = /^ {4}at <input>:\d+:\d+\n$/;
-  const failure = (kind, message, stack, code) => stringify({ __proto__: null, t: 'failed', dropped, kind, code, message, stack: stack ?? '' });
+  const COMPILING = /^(?: {4}at <input>:\d+:\d+\n)?$/, UNSET = /^TypeError: cannot read property .* of undefined/;
+  const failure = (kind, message, stack, code, after) => stringify({ __proto__: null, t: 'failed', dropped, kind, code, message, stack: stack ?? '', after });
+  const unheeded = () => '. The last call had failed, and a failed call has no result: ' + short(lastFailure) + '. Look at res.ok before res.result';
 
   function plainOrPromise(value) {
     try { const kind = builtin(value); return kind === undefined || kind === 'Promise'; } catch { return true; }
@@ -659,16 +790,24 @@
   function reportValue() {
     const refusal = typeof held === 'object' && held !== null ? apply(weakGet, refused, [held]) : undefined;
     if (refusal !== undefined) return failure('refused', refusal.message, '', refusal.code);
-    if (held === undefined) return failure('serialization', 'the script gave no value (undefined): end it with an expression such as `result` or `({ ... })`, or add `return ...`');
+    if (held === undefined) {
+      const seen = logged ? '. What it logged is under logs, which is not its value' : '';
+      return failure('serialization', 'the script gave no value (undefined): end it with an expression such as `result` or `({ ... })`, or add `return ...`' + seen + (lastFailure === undefined ? '' : unheeded()));
+    }
     try {
       return '{"t":"done","dropped":' + dropped + ',"value":' + toText(held, 'value', false) + '}';
     } catch (thrown) {
       if (thrown instanceof Unwritable) return failure('serialization', thrown.message);
       const found = told(thrown);
-      return failure(found.memory ? 'memory' : 'serialization', 'reading the result threw ' + found.message);
+      return failure(found.memory ? 'memory' : 'serialization', reading + ': reading the result threw ' + found.message + '; return plain data instead', found.stack);
     }
   }
 
+  const settled = P.resolve();
+  publish('queueMicrotask', function queueMicrotask(callback) {
+    if (typeof callback !== 'function') throw new TE('queueMicrotask needs a function, not ' + kindOf(callback));
+    apply(then, settled, [() => { try { callback(); } catch (thrown) { settle(2, thrown); } }]);
+  });
   publish('call_tool', call_tool);
   publish('call_tools', call_tools);
   publish('tools', tools);

@@ -9,9 +9,21 @@
   'use strict';
   const OPTIONS = { ecmaVersion: 'latest', sourceType: 'script', allowReturnOutsideFunction: true, allowAwaitOutsideFunction: true, allowHashBang: true, allowSuperOutsideMethod: false };
 
+  /** A parser that names what it didn't expect. */
+  const naming = (Parser) => class extends Parser {
+    get allowUsing() { return true; }
+    unexpected(at = this.start) {
+      const [found] = /^(?:[\p{L}\p{N}_$]+|\S)?/u.exec(this.input.slice(at, at + 50));
+      this.raise(at, found ? `Unexpected token ${found === "'" ? '"\'"' : `'${found}'`}` : 'Unexpected end of input');
+    }
+  };
+  const Script = acorn.Parser.extend(naming);
+
   const FUNCTIONS = new Set(['FunctionDeclaration', 'FunctionExpression', 'ArrowFunctionExpression']);
   const LISTS = new Set(['Program', 'BlockStatement', 'SwitchCase', 'StaticBlock']);
-  const EMPTIES = new Set(['IfStatement', 'ForStatement', 'ForInStatement', 'ForOfStatement', 'WhileStatement', 'DoWhileStatement', 'SwitchStatement', 'TryStatement', 'WithStatement', 'LabeledStatement']);
+  const LOOPS = new Set(['ForStatement', 'ForInStatement', 'ForOfStatement', 'WhileStatement', 'DoWhileStatement']);
+  /** Statements that are `undefined` rather than nothing when no part of them has a value. */
+  const EMPTIES = new Set([...LOOPS, 'IfStatement', 'SwitchStatement', 'TryStatement', 'WithStatement']);
 
   /** Whether top-level code has a return, or an await that belongs to no function. */
   function uses(program) {
@@ -22,6 +34,7 @@
       if (node.type === 'ReturnStatement') found.returns = true;
       else if (node.type === 'AwaitExpression' || node.type === 'ForOfStatement' && node.await) found.awaits = true;
       else if (node.type === 'VariableDeclaration' && node.kind === 'await using') found.awaits = true;
+      else if (node.type === 'VariableDeclaration' && node.kind === 'using') found.returns = true;   // a script may not have it
       if (FUNCTIONS.has(node.type)) continue;
       for (const key in node) {
         const value = node[key];
@@ -35,23 +48,39 @@
 
   /** Insertions [offset, text] that keep the completion value of `node` in `name`. */
   function completions(source, node, name, out, parent) {
-    if (EMPTIES.has(node.type) && parent && LISTS.has(parent.type)) out.push([node.start, name + '=void 0;']);
-    switch (node.type) {
+    let bare = node;
+    while (bare.type === 'LabeledStatement') bare = bare.body;
+    const reset = name + '=void 0;', each = (inner) => completions(source, inner, name, out, bare);
+    const alone = EMPTIES.has(bare.type) && LOOPS.has(parent?.type);
+    if (alone) out.push([node.start, '{' + reset]);
+    else if (EMPTIES.has(bare.type) && LISTS.has(parent?.type)) out.push([node.start, reset]);
+    switch (bare.type) {
       case 'ExpressionStatement': {
-        if (node.directive !== undefined) return;
-        out.push([node.start, name + '=(']);
-        out.push([source[node.end - 1] === ';' ? node.end - 1 : node.end, ')']);
-        return;
+        if (bare.directive !== undefined) break;
+        out.push([bare.start, name + '=(']);
+        out.push([source[bare.end - 1] === ';' ? bare.end - 1 : bare.end, ')']);
+        break;
       }
-      case 'Program': case 'BlockStatement': for (const each of node.body) completions(source, each, name, out, node); return;
-      case 'IfStatement': completions(source, node.consequent, name, out, node); if (node.alternate) completions(source, node.alternate, name, out, node); return;
-      case 'ForStatement': case 'ForInStatement': case 'ForOfStatement': case 'WhileStatement': case 'DoWhileStatement': case 'WithStatement': case 'LabeledStatement':
-        completions(source, node.body, name, out, node); return;
-      case 'SwitchStatement': for (const each of node.cases) for (const inner of each.consequent) completions(source, inner, name, out, each); return;
-      case 'TryStatement':      // a finally block that ends normally has no say in the value
-        completions(source, node.block, name, out, node);
-        if (node.handler) completions(source, node.handler.body, name, out, node);
+      case 'Program': case 'BlockStatement': bare.body.forEach(each); break;
+      case 'IfStatement': each(bare.consequent); if (bare.alternate) each(bare.alternate); break;
+      case 'ForStatement': case 'ForInStatement': case 'ForOfStatement': case 'WhileStatement': case 'DoWhileStatement': case 'WithStatement':
+        each(bare.body); break;
+      case 'SwitchStatement': for (const one of bare.cases) for (const inner of one.consequent) completions(source, inner, name, out, one); break;
+      case 'TryStatement': {
+        each(bare.block);
+        if (bare.handler) {
+          out.push([bare.handler.body.start + 1, reset]);
+          each(bare.handler.body);
+        }
+        if (bare.finalizer) {   // it has a say only where it ends with a jump
+          const kept = name + '$';
+          out.push([bare.finalizer.start + 1, 'const ' + kept + '=' + name + ';' + reset]);
+          each(bare.finalizer);
+          out.push([bare.finalizer.end - 1, ';' + name + '=' + kept]);
+        }
+      }
     }
+    if (alone) out.push([node.end, '}']);
   }
 
   const callable = (node) => (node.type === 'ArrowFunctionExpression' || node.type === 'FunctionExpression' || node.type === 'FunctionDeclaration') && !node.generator;
@@ -67,12 +96,12 @@
   function plan(source) {
     let program;
     try {
-      program = acorn.parse(source, OPTIONS);
+      program = Script.parse(source, OPTIONS);
     } catch (error) {
       // `function (input) { ... }` is no statement, yet plainly the whole source.
       if (!/^\s*(?:\/\/[^\n]*\n\s*|\/\*[^]*?\*\/\s*)*(?:async\s+)?function\b/.test(source)) throw error;
       try {
-        if (lone(acorn.parse('(' + source + '\n)', OPTIONS)) !== 'expression') throw error;
+        if (lone(Script.parse('(' + source + '\n)', OPTIONS)) !== 'expression') throw error;
       } catch { throw error; }
       return { mode: 'function', insert: [[0, '('], [source.length, '\n)']] };
     }
@@ -92,7 +121,12 @@
     return { mode: 'wrapped', insert };
   }
 
-  const failure = (error) => ({ error: error instanceof SyntaxError ? error.message.replace(/ \(\d+:\d+\)$/, '') : 'the source is nested too deeply to be parsed', offset: error.pos });
+  const INVISIBLE = /^(Unexpected character) '([\p{C}\p{Z}])'$/u;
+  function failure(error) {
+    if (!(error instanceof SyntaxError)) return { error: 'the source is nested too deeply to be parsed', offset: null };
+    const message = error.message.replace(/ \(\d+:\d+\)$/, '');
+    return { error: message.replace(INVISIBLE, (_, what, character) => `${what} U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}`), offset: error.pos };
+  }
 
   /** Tokens as [text, offset], templates and strings by their meaning, for as far as they can be read. */
   function tokens(source) {
@@ -107,12 +141,13 @@
   }
 
   return {
+    parse: (source) => Script.parse(source, OPTIONS),
     plan(json) { try { return JSON.stringify(plan(JSON.parse(json))); } catch (error) { return JSON.stringify(failure(error)); } },
     tokens(json) { return JSON.stringify(tokens(JSON.parse(json))); },
     /** Where TypeScript that the transform refused goes wrong, by a second parser. */
     explain(json) {
       try {
-        const Parser = acorn.Parser.extend(acornTypescript.tsPlugin());
+        const Parser = acorn.Parser.extend(acornTypescript.tsPlugin(), naming);
         Parser.parse(JSON.parse(json), { ...OPTIONS, sourceType: 'module', locations: true });
         return JSON.stringify({});
       } catch (error) {

@@ -30,7 +30,9 @@ import _quickjs as quickjs  # not `quickjs`: that starts a thread, and forking w
 import ada_url
 
 from mcpproxy.sandbox import frames
-from mcpproxy.sandbox.positions import Positions, code_points, offset_at, position
+from mcpproxy.sandbox.places import Places
+from mcpproxy.sandbox.positions import code_points, utf16_units
+from mcpproxy.sandbox.source import plain
 
 FIRST_LINE = 2_000_000
 """Our own code is compiled as if it stood below this line, so that its stack frames can be told from
@@ -53,13 +55,6 @@ the program and its input as JSON, or without one, JSON: source, language, compi
 
 OUT_OF_MEMORY = 86
 """Exit status of a process that could not even say that its memory was used up."""
-
-POSITION = re.compile(r"<input>:(\d{1,9}):(\d{1,9})")
-"""Bounded, since a script writes what it likes into a stack: Python refuses longer numbers."""
-
-WORDS = re.compile(r"\b(?:await|return)\b")
-FUNCTION = re.compile(r"\s*(?:/[/*]|async\b|function\b|\(|[\w$]+\s*=>)")
-FENCE = re.compile(r"\A\s*```[^\n`]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
 
 
 def asset(name: str) -> str:
@@ -118,6 +113,8 @@ class Engine:
         self.settled = False
         self.timers: list[tuple[float, int]] = []
         self.answers: deque[bytes] = deque()
+        self.told: Callable[[str], str] = str
+        """A stack in the lines and columns of the script's source."""
         self.context = quickjs.Context()
         self.context.set_max_stack_size(STACK_BYTES)
         doors = {
@@ -127,6 +124,7 @@ class Engine:
             "sleep": self._sleep,
             "random": self._random,
             "url": self._url,
+            "place": self._place,
         }
         for name, function in doors.items():
             self.context.add_callable(name, function)
@@ -176,6 +174,9 @@ class Engine:
     def _random(self, count: int) -> str:
         return os.urandom(int(count)).hex()
 
+    def _place(self, stack: str) -> str:
+        return self.told(stack)
+
     def _url(self, what: str, url: str, value: str, given: bool) -> str:
         """Ada's view of a URL as JSON, "" when there is none."""
         try:
@@ -203,17 +204,17 @@ class Parser:
         self._context.set_max_stack_size(PARSER_STACK_BYTES)
         self._context.eval(asset("vendor/acorn.js"))
         self._context.eval(f"globalThis.program = {asset('program.js')}")
-        self._typescript: str | None = asset("vendor/acorn-typescript.js")
+        self._later = {
+            "explain": typescript_parser(),
+            "blame": fault_finder(),
+            "thrown": fault_finder(),
+        }
+        """What only failed scripts need, by the question that needs it."""
 
     def ask(self, name: str, about: object) -> Any:
         """The answer of `program.js`; `{"error"}` when the engine itself gives up."""
-        if name == "explain" and self._typescript is not None:
-            module = self._typescript.replace(
-                'import * as acornNamespace from "acorn";', "const acornNamespace = acorn;"
-            )
-            module = re.sub(r"export \{\s*tsPlugin\s*\};", "return {tsPlugin};", module)
-            self._context.eval(f"globalThis.acornTypescript = (() => {{{module}}})(); 0")
-            self._typescript = None
+        if (needed := self._later.pop(name, None)) is not None:
+            self._context.eval(needed)
         self._context.set("about", json.dumps(about))
         try:
             return json.loads(self._context.eval(f"program.{name}(about)"))
@@ -221,24 +222,23 @@ class Parser:
             return {"error": str(error).partition("\n")[0], "offset": None}
 
 
+def typescript_parser() -> str:
+    module = asset("vendor/acorn-typescript.js").replace(
+        'import * as acornNamespace from "acorn";', "const acornNamespace = acorn;"
+    )
+    module = re.sub(r"export \{\s*tsPlugin\s*\};", "return {tsPlugin};", module)
+    return f"globalThis.acornTypescript = (() => {{{module}}})(); 0"
+
+
+def fault_finder() -> str:
+    return f"Object.assign(program, {asset('faults.js')}(program.parse)); 0"
+
+
 def scalar(text: str) -> str:
     """The text with U+FFFD in place of each half of a surrogate pair, which UTF-8 can't hold."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def plain(source: str) -> bool:
-    """Whether `eval` takes a JavaScript source as it is, so that nothing has to be parsed."""
-    return not (WORDS.search(source) or FUNCTION.match(source))
-
-
-def unfenced(source: str) -> str:
-    """The code in a Markdown fence, each line where it was; other sources as they are."""
-    source = source.removeprefix("\ufeff")
-    if found := FENCE.match(source):
-        return "\n" * source.count("\n", 0, found.start(1)) + found[1]
-    return source
 
 
 class Run:
@@ -253,12 +253,14 @@ class Run:
         self._mode = "plain"
         self._peak = peak_bytes()
         engine.line = line
+        engine.told = lambda stack: self._places.told(stack)
 
     def run(self) -> None:
         if end := self._ready and JOB.size + self._ready:
             self._execute(self._frame[JOB.size : end].decode(), self._frame[end:].decode())
         elif self._prepare():
-            self._execute(scalar(self._positions.program), json.dumps(self._job["input"]))
+            program = scalar(self._places.positions.program)
+            self._execute(program, json.dumps(self._job["input"]))
         else:
             return
         self._report()
@@ -273,21 +275,20 @@ class Run:
         return found
 
     @cached_property
-    def _positions(self) -> Positions:
-        return Positions(self._job["source"])
-
-    @property
-    def _file(self) -> str:
-        return "script.ts" if self._job["language"] == "typescript" else "script.js"
+    def _places(self) -> Places:
+        return Places(self._job["source"], self._job["language"], self._parser)
 
     # from source to program
 
     def _prepare(self) -> bool:
         """Whether there is a program to run; what is wrong with the source is told otherwise."""
-        positions = self._positions
+        places, positions = self._places, self._places.positions
         if (refusal := self._job["refusal"]) is not None:
             found = self._parser.ask("explain", positions.source)
-            return self._bad_syntax(found.get("error") or refusal, found.get("offset"))
+            place = found.get("offset")
+            return self._bad_syntax(
+                found.get("error") or refusal, "" if place is None else places.of_source(place)
+            )
         if self._job["compiled"] is not None:
             positions.compiled(self._job["compiled"])
         text = positions.text
@@ -296,28 +297,21 @@ class Run:
         plan = self._parser.ask("plan", text)
         if "error" in plan:
             # The engine has the last word: it may know syntax that the parser doesn't yet.
-            if not self._compiles(text):
-                offset = plan["offset"]
-                if positions.text is not positions.source and offset is not None:
-                    self._align()
-                    line, column = positions.locate(*position(positions.program, offset))
-                    offset = offset_at(positions.source, line, column)
-                return self._bad_syntax(plan["error"], offset)
-            plan = {"mode": "wrapped", "insert": [[0, "(async function(){"], [len(text), "\n})"]]}
+            if not self._engine.call("fits", json.dumps(text)):
+                return self._bad_syntax(*self._fault(plan))
+            end = utf16_units(text, len(text))
+            plan = {"mode": "wrapped", "insert": [[0, "(async function(){"], [end, "\n})"]]}
         self._mode = plan["mode"]
         # JavaScript counts UTF-16 units.
         positions.insert([(code_points(text, offset), piece) for offset, piece in plan["insert"]])
         return True
 
-    def _compiles(self, text: str) -> bool:
-        return bool(self._engine.call("compiles", json.dumps(text)))
+    def _fault(self, found: dict[str, Any]) -> tuple[str, str]:
+        """What the parser finds wrong with the text, and a stack that says where."""
+        place = found["offset"]
+        return found["error"], "" if place is None else self._places.of_text(place)
 
-    def _bad_syntax(self, message: str, offset: int | None) -> bool:
-        stack = ""
-        if offset is not None:
-            source = self._positions.source
-            line, column = position(source, code_points(source, offset))
-            stack = f"    at {self._file}:{line}:{column}"
+    def _bad_syntax(self, message: str, stack: str) -> bool:
         self._fail("syntax", f"SyntaxError: {message}", stack)
         return False
 
@@ -367,13 +361,27 @@ class Run:
         stack = frame["stack"]
         if frame["message"] in WITHOUT_MEMORY and peak_bytes() - self._peak > limit // 2:
             frame["kind"] = "memory"
-        if frame["kind"] == "syntax" and self._compiles(self._positions.program):
+        if frame["kind"] == "syntax" and not self._at_compiling(frame):
             frame["kind"] = "error"  # it compiled: the script threw this one
-        if POSITION.search(stack):
-            self._align()
-        self._fail(
-            frame["kind"], frame["message"], self._told(stack), frame["dropped"], frame.get("code")
-        )
+        if frame["kind"] == "error":
+            frame["message"], frame["stack"] = self._places.blamed(frame["message"], stack)
+        elif frame["kind"] != "syntax":
+            frame["stack"] = self._places.told(stack)
+        message = frame["message"] + frame.get("after", "")
+        self._fail(frame["kind"], message, frame["stack"], frame["dropped"], frame.get("code"))
+
+    def _at_compiling(self, frame: dict[str, Any]) -> bool:
+        """Whether a SyntaxError is one of the program itself; then it is told in the parser's words."""
+        places = self._places
+        compiles = self._engine.call("compiles", json.dumps(places.positions.program))
+        found = self._parser.ask("plan", places.positions.text)
+        frame["stack"] = places.told(frame["stack"])
+        # The engine compiles a regular expression when it comes to it.
+        if "error" in found and (not compiles or found["error"].startswith("Invalid regular")):
+            message, frame["stack"] = self._fault(found)
+            frame["message"] = f"SyntaxError: {message}"
+            return True
+        return not compiles
 
     def _done(self, text: str) -> None:
         data = text.encode()
@@ -385,34 +393,6 @@ class Run:
             large = {"t": "large", "dropped": dropped, "size": size, "preview": preview}
             data = json.dumps(large).encode()
         self._line.send(data)
-
-    def _align(self) -> None:
-        """Pair the tokens of the compiled text with those of its source.
-
-        The compiled text is the source with types left out, some constructs lowered, and all of it
-        set anew, so the tokens that both have keep their order.
-        """
-        positions = self._positions
-        if positions.text is positions.source:
-            return
-        origin = self._parser.ask("tokens", positions.source)
-        result = self._parser.ask("tokens", positions.text)
-        if isinstance(origin, dict) or isinstance(result, dict):
-            return
-        positions.align(origin, result)
-
-    def _told(self, stack: str) -> str:
-        """The stack in the caller's own lines and columns."""
-        lines = []
-        for line in stack.splitlines():
-            if (found := POSITION.search(line)) is not None:
-                place = self._file
-                if self._positions.aligned:
-                    at, column = self._positions.locate(int(found[1]), int(found[2]))
-                    place = f"{place}:{at}:{column}"
-                line = line[: found.start()] + place + line[found.end() :]
-            lines.append(line)
-        return "\n".join(lines)
 
     def _fail(
         self, kind: str, message: str, stack: str, dropped: int = 0, code: str | None = None
@@ -459,6 +439,7 @@ def rehearse(engine: Engine, parser: Parser) -> None:
         engine.call("reset")
         engine.settled = False
     engine.call("compiles", '"0"')
+    engine.told = str
     engine.line = None
     near.close()
     far.close()
