@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -33,6 +33,7 @@ from mcpproxy.sandbox.pool import Pool, open_pool
 from mcpproxy.sandbox.typescript import Transformer, open_transformer
 from mcpproxy.scripts import Scripts
 from mcpproxy.settings import Loaded, Settings
+from mcpproxy.tasks import open_tasks
 from mcpproxy.tokens import Tokens
 from mcpproxy.upstream.connection import Client
 from mcpproxy.upstream.fleet import Fleet, open_fleet
@@ -323,50 +324,39 @@ async def open_daemon(
     Raises `SettingsError` when `code_execution_require_confinement` asks for more than this machine has.
     """
     settings = loaded.settings if lasting else all_lazy(loaded.settings)
-    unconfined: SettingsError | None = None
-    vault = Vault(loaded.places.state)
-    async with AsyncExitStack() as stack:
-        journal = await stack.enter_async_context(journal_of(loaded, lasting=lasting))
-        baseline = await stack.enter_async_context(open_baseline(loaded.places.approvals))
-        fleet = await stack.enter_async_context(
-            open_fleet(settings, environ, loaded.places.logs, loaded.places.state, baseline)
-        )
-        pool = await stack.enter_async_context(
-            open_pool(settings.code_execution_pool_size, settings.code_execution_memory_mb)
-        )
-        transformer = await stack.enter_async_context(
-            open_transformer(loaded.places.state / "compiled")
-        )
+    places, vault = loaded.places, Vault(loaded.places.state)
+    async with (
+        journal_of(loaded, lasting=lasting) as journal,
+        open_baseline(places.approvals) as baseline,
+        open_fleet(settings, environ, places.logs, places.state, baseline) as fleet,
+        open_pool(settings.code_execution_pool_size, settings.code_execution_memory_mb) as pool,
+        open_transformer(places.state / "compiled") as transformer,
+        open_tasks() as tasks,
+    ):
         daemon = Daemon(loaded, fleet, pool, transformer, vault, journal, baseline, lasting=lasting)
         if lasting:
             fleet.listen(changes.Servers(journal))
             fleet.logins.note = changes.logins(journal)
             journal.record("system", "ok", code="STARTED", detail={"version": __version__})
-        stack.callback(daemon.kept_code.cache.close)
-        tasks = await stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(baseline.keep)
-        if settings.code_execution_require_confinement:
-            await daemon.verify()
-            unconfined = _unconfined(daemon)
-        elif lasting:
-            tasks.start_soon(_prepare, daemon, transformer)
         try:
-            if unconfined is None:
-                yield daemon
+            if settings.code_execution_require_confinement:
+                await _insist(daemon)
+            elif lasting:
+                tasks.start_soon(_prepare, daemon, transformer)
+            yield daemon
         finally:
+            daemon.kept_code.cache.close()
             if lasting:
                 journal.record("system", "ok", code="STOPPED")
-            tasks.cancel_scope.cancel()
-    if unconfined is not None:
-        raise unconfined  # here, where no task group can wrap it
 
 
-def _unconfined(daemon: Daemon) -> SettingsError | None:
-    """Why a daemon whose scripts have to be fully confined can't open, if it can't."""
-    if all(daemon.confinement.values()):
-        return None
-    why = "; ".join(daemon.warnings[-1:])
-    return SettingsError(f"code_execution_require_confinement is true, but {why}")
+async def _insist(daemon: Daemon) -> None:
+    """Raises `SettingsError` where scripts can't be fully confined."""
+    await daemon.verify()
+    if not all(daemon.confinement.values()):
+        why = "; ".join(daemon.warnings[-1:])
+        raise SettingsError(f"code_execution_require_confinement is true, but {why}")
 
 
 def all_lazy(settings: Settings) -> Settings:
@@ -382,6 +372,3 @@ async def _prepare(daemon: Daemon, transformer: Transformer) -> None:
         await transformer.warm()
     except WorkerError as error:
         logger.warning("TypeScript is not available: %s", error)
-
-
-__all__ = ["Daemon", "Refused", "open_daemon"]

@@ -85,12 +85,7 @@ class Proxy:
     ) -> None:
         stack, self._stack, self._daemon = self._stack, None, None
         assert stack is not None
-        try:
-            await stack.__aexit__(kind, error, trace)
-        except BaseExceptionGroup as group:
-            # A task group within wraps what the block raised; its author knows nothing of that.
-            if error is None or group.split(lambda each: each is error)[1] is not None:
-                raise
+        await stack.__aexit__(kind, error, trace)
 
     @property
     def daemon(self) -> Daemon:

@@ -71,6 +71,7 @@ LAYERS = [
         "names",
         "paths",
         "database",
+        "tasks",
         "errors",
         "envelopes",
         "jsonc",

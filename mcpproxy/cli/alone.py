@@ -14,9 +14,9 @@ import anyio
 
 from mcpproxy import paths, settings
 from mcpproxy.daemon import Daemon, open_daemon
-from mcpproxy.errors import SettingsError
 from mcpproxy.policy import LOCAL
 from mcpproxy.serve import set_up_logs
+from mcpproxy.tasks import open_tasks
 
 if TYPE_CHECKING:
     from starlette.types import Message
@@ -26,10 +26,10 @@ T = TypeVar("T")
 
 def with_daemon(
     config: str | None, log_level: str | None, act: Callable[[Daemon], Awaitable[T]]
-) -> T | None:
-    """What `act` gives; None when a signal came first. Raises `SettingsError`.
+) -> T:
+    """What `act` gives. Servers are connected when they are needed.
 
-    Servers are connected when they are needed.
+    Raises `SettingsError`, what `act` raises, and `KeyboardInterrupt` when a signal came first.
     """
 
     async def within(loaded: settings.Loaded) -> T:
@@ -39,27 +39,22 @@ def with_daemon(
     async def until_signal(loaded: settings.Loaded) -> T | None:
         # A handler that raises would do so in the middle of anything; this one waits its turn.
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            found: T | None = None
-            fault: SettingsError | None = None
 
             async def watch() -> None:
                 async for _ in signals:
                     tasks.cancel_scope.cancel()
 
-            async with anyio.create_task_group() as tasks:
+            async with open_tasks() as tasks:
                 tasks.start_soon(watch)
-                try:
-                    found = await within(loaded)
-                except SettingsError as error:
-                    fault = error  # raised below, where no task group can wrap it
-                tasks.cancel_scope.cancel()
-            if fault is not None:
-                raise fault
-            return found
+                return await within(loaded)
+        return None
 
     loaded = settings.load(paths.config_file(config), os.environ, create=config is None)
     set_up_logs(log_level or "warn", None)
-    return anyio.run(until_signal, loaded, backend_options={"use_uvloop": True})
+    found = anyio.run(until_signal, loaded, backend_options={"use_uvloop": True})
+    if found is None:
+        raise KeyboardInterrupt
+    return found
 
 
 async def ask(daemon: Daemon, verb: str, path: str, body: Any = None) -> tuple[int, bytes]:

@@ -171,17 +171,11 @@ def alone(config: str | None, act: Callable[[Ask], Any]) -> Any:
             status, answer = anyio.from_thread.run(alone.ask, daemon, verb, path, body)
             return data(status, json.loads(answer))
 
-        try:
-            return await anyio.to_thread.run_sync(act, ask, abandon_on_cancel=True)
-        except Failure as error:
-            return error  # raised outside, where no task group can wrap it
+        return await anyio.to_thread.run_sync(act, ask, abandon_on_cancel=True)
 
     try:
-        found = alone.with_daemon(config, None, within)
-    except SettingsError as error:
+        return alone.with_daemon(config, None, within)
+    except (Failure, SettingsError) as error:
         refuse(str(error))
-    if isinstance(found, Failure):
-        refuse(str(found))
-    if found is None:
+    except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    return found

@@ -143,10 +143,7 @@ def run(body: dict[str, Any], config: str | None, log_level: str | None) -> NoRe
         daemon = local.find(config)
         if daemon is None:
             click.echo("running alone: no daemon answers for this configuration", err=True)
-            found = alone(body, config, log_level)
-            if found is None:
-                raise KeyboardInterrupt
-            envelope, refused = found
+            envelope, refused = alone(body, config, log_level)
         else:
             click.echo(f"running on the daemon at {daemon.where}", err=True)
             status, envelope = local.request(
@@ -193,11 +190,8 @@ def patience(body: dict[str, Any], config: str | None) -> float:
 
 def alone(
     body: dict[str, Any], config: str | None, log_level: str | None
-) -> tuple[dict[str, Any], bool] | None:
-    """The envelope from a daemon that lives for this one script, and whether it was refused.
-
-    None when a signal came first.
-    """
+) -> tuple[dict[str, Any], bool]:
+    """The envelope from a daemon that lives for this one script, and whether it was refused."""
     import uuid
 
     from mcpproxy.cli.alone import with_daemon
@@ -206,15 +200,14 @@ def alone(
     from mcpproxy.execution import refusal
     from mcpproxy.policy import LOCAL
 
-    async def execute(daemon: Daemon) -> tuple[dict[str, Any], bool]:
-        try:  # here, where no task group can wrap a refusal
-            reply = await daemon.execute(body, LOCAL, request_id=uuid.uuid4().hex)
-        except Refused as error:
-            return refusal(error.code, str(error)), True
-        return reply.envelope, False
+    async def execute(daemon: Daemon) -> dict[str, Any]:
+        reply = await daemon.execute(body, LOCAL, request_id=uuid.uuid4().hex)
+        return reply.envelope
 
     try:
-        return with_daemon(config, log_level, execute)
+        return with_daemon(config, log_level, execute), False
+    except Refused as error:
+        return refusal(error.code, str(error)), True
     except SettingsError as error:
         refuse(str(error))
 

@@ -256,12 +256,9 @@ def alone(
         return await ask(daemon, verb, path, body)
 
     try:
-        found = with_daemon(config, None, act)
+        return with_daemon(config, None, act)
     except SettingsError as error:
         refuse(str(error))
-    if found is None:
-        raise KeyboardInterrupt
-    return found
 
 
 def fail(answer: dict[str, Any], status: int) -> NoReturn:

@@ -110,32 +110,11 @@ def standing_alone(
     """The verb on the records themselves, where no daemon runs."""
 
     def alone() -> Json:
-        import os
-
-        import anyio
-
-        from mcpproxy import paths, settings
-        from mcpproxy.daemon import open_daemon
-        from mcpproxy.errors import Refused
-        from mcpproxy.serve import set_up_logs
+        from mcpproxy.cli.alone import with_daemon
         from mcpproxy.trust import Trust
 
-        async def run() -> Json:
-            fault: Refused | None = None
-            found: Json = {}
-            async with open_daemon(loaded, os.environ, lasting=False) as daemon:
-                try:
-                    found = await verb(Trust(daemon))
-                except Refused as error:
-                    fault = error  # raised below, where no task group can wrap it
-            if fault is not None:
-                raise fault
-            return found
-
         click.echo("no daemon answers for this configuration: doing it here", err=True)
-        loaded = settings.load(paths.config_file(config), os.environ, create=config is None)
-        set_up_logs("error", None)
-        return anyio.run(run)
+        return with_daemon(config, "error", lambda daemon: verb(Trust(daemon)))
 
     return alone
 

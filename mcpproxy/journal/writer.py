@@ -26,6 +26,7 @@ from mcpproxy.journal.pending import Pending, left_behind, read_lines
 from mcpproxy.journal.records import LINE_END, Numbers, Record, name, text
 from mcpproxy.journal.store import FILE, Retention, Store
 from mcpproxy.meter import Meter
+from mcpproxy.tasks import open_tasks
 
 if TYPE_CHECKING:
     from mcpproxy.settings import Loaded, Settings
@@ -342,11 +343,10 @@ async def open_journal(
         return
     journal.open()
     try:
-        async with anyio.create_task_group() as tasks:
+        async with open_tasks() as tasks:
             if lasting:
                 tasks.start_soon(journal.run)
             yield journal
-            tasks.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(journal.close)

@@ -15,6 +15,8 @@ import anyio
 import anyio.abc
 import h11
 
+from mcpproxy.tasks import open_tasks
+
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PATH = "/callback"
 REQUEST_SECONDS = 10.0
@@ -115,14 +117,6 @@ async def open_callback(redirect_uri: str) -> AsyncIterator[Callback]:
         port = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610 - it is no query
         shown = f"[{host}]" if ":" in host else host
         callback = Callback(f"http://{shown}:{port}{path}")
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(listener.serve, callback.serve)
-                try:
-                    yield callback
-                finally:
-                    tasks.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            if len(group.exceptions) > 1:
-                raise
-            raise group.exceptions[0] from None  # that we have tasks is no concern of the block's
+        async with open_tasks() as tasks:
+            tasks.start_soon(listener.serve, callback.serve)
+            yield callback

@@ -18,6 +18,7 @@ from mcpproxy.baseline import Baseline
 from mcpproxy.catalog import EMPTY, Catalog, Server
 from mcpproxy.errors import CallError
 from mcpproxy.policy import LOCAL
+from mcpproxy.tasks import open_tasks
 from mcpproxy.upstream.call import Call, Send, connect
 from mcpproxy.upstream.connection import Client, Connection, Json, Progress
 from mcpproxy.upstream.dial import Means
@@ -302,17 +303,9 @@ async def open_fleet(
     `state` is where it is kept what each server listed last, how to log in to it, and secrets.
     Without a `baseline` all tools of all servers are shown that no entry quarantines.
     """
-    try:
-        async with open_warden() as warden, anyio.create_task_group() as tasks:
-            references = References(environ, Vault(state) if state else None)
-            fleet = Fleet(tasks, settings, Means(references, logs, warden), state, baseline)
-            fleet.become(settings)
-            tasks.start_soon(fleet.keep_up)
-            try:
-                yield fleet
-            finally:
-                tasks.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        if len(group.exceptions) > 1:
-            raise
-        raise group.exceptions[0] from None  # that we have tasks is no concern of the block's
+    async with open_warden() as warden, open_tasks() as tasks:
+        references = References(environ, Vault(state) if state else None)
+        fleet = Fleet(tasks, settings, Means(references, logs, warden), state, baseline)
+        fleet.become(settings)
+        tasks.start_soon(fleet.keep_up)
+        yield fleet
