@@ -12,7 +12,8 @@ the same answer, to the byte.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import jsonschema_rs
@@ -156,11 +157,7 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
     validator, again = _validator(tool.fingerprint, schema)
     if validator is None or too_deep(arguments, again):
         return
-    faults = []
-    for error in validator.iter_errors(arguments):
-        faults.append(fault(error))
-        if len(faults) == 3:
-            break
+    faults = [fault(each) for each in islice(violations(validator, arguments), 3)]
     if faults:
         raise CallError(
             "INVALID_TOOL_ARGS",
@@ -190,6 +187,15 @@ def _validator(fingerprint: str, schema: Mapping[str, Any]) -> tuple[Any, int]:
 
 def _stay_here(uri: str) -> Any:
     raise ValueError(f"{uri} would have to be fetched")
+
+
+def violations(validator: Any, value: Any) -> Iterator[Any]:
+    """What a value breaks. A lone surrogate, which the validator can't read, counts as a question mark."""
+    try:
+        yield from validator.iter_errors(value)
+    except UnicodeEncodeError:
+        text = json.dumps(value, ensure_ascii=False).encode(errors="replace")
+        yield from validator.iter_errors(json.loads(text))
 
 
 def fault(error: Any, root: str = "args") -> str:

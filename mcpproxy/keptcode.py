@@ -47,6 +47,11 @@ class KeptCode:
 
     def keep(self, code: Kept) -> str:
         """Keep it; gives its id. Raises `Refused` for one that is too large, or where it can't be written."""
+        if not readable(code.source):
+            raise Refused(
+                "INVALID_REQUEST",
+                "its source has half a surrogate pair in it, which no file can keep; write it as an escape",
+            )
         size = len(json.dumps(dict(code.input)))
         if size > LARGEST_INPUT:
             raise Refused(
@@ -139,6 +144,15 @@ class KeptCode:
                 "EXECUTION_FAILED",
                 f"the file of kept code can't be used: {error}; if it is damaged, remove {self.cache.path}",
             ) from error
+
+
+def readable(text: str) -> bool:
+    """Whether UTF-8 can hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def hidden(tools: Mapping[str, Any], seen: Catalog, whole: Catalog) -> bool:

@@ -151,7 +151,7 @@ def _description(body: Mapping[str, Any]) -> str:
             "INVALID_REQUEST",
             f"description has {len(value)} characters, at most {LONGEST_DESCRIPTION} are taken",
         )
-    return value.strip()
+    return value.strip().encode(errors="replace").decode()  # it is for people, and for search
 
 
 def _language(body: Mapping[str, Any]) -> str | None:

@@ -429,6 +429,17 @@ async def test_an_export_has_all_records_and_no_formula_for_a_spreadsheet(world)
     assert len(rows) == 1200 and rows[7]["tool"] == "'=cmd7"
 
 
+async def test_half_a_surrogate_pair_of_one_program_hides_no_record(world):
+    world.journal.record("execution", "ok", detail={"source": "'\ud800'", "description": "odd"})
+    world.journal.record("execution", "ok", detail={"source": "\ud800"})
+    first, second = (await world.data("/api/v1/activity"))["records"]
+    assert second["about"] == "odd" and "\ufffd" in first["about"]
+    for path in ("/api/v1/activity/export?detail=true", "/api/v1/activity/summary?by=script"):
+        assert (await world.get(path)).status == 200
+    lines = (await world.get("/api/v1/activity/export?detail=true")).text.splitlines()
+    assert [json.loads(line)["detail"]["source"] for line in lines] == ["'\ud800'", "\ud800"]
+
+
 # ── events ──────────────────────────────────────────────────────────────────────────────────────
 
 

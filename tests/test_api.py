@@ -70,6 +70,14 @@ async def test_a_success_has_ok_value_and_the_request_id(app, daemon):
     assert daemon.executed == [({"code": "1 + 1"}, "local", "mine")]
 
 
+async def test_half_a_surrogate_pair_is_checked_like_any_other_character(app, daemon):
+    body = {"tool_name": "demo:echo", "arguments": {"a": "\ud800"}}
+    sent = [json.dumps({**body, **more}).encode() for more in ({}, {"\udfff": 1})]
+    fine, odd = [await ask(app, "POST", "/api/v1/tools/call", each, headers=JSON) for each in sent]
+    assert fine.status == 200 and daemon.called[0][2] == {"a": "\ud800"}
+    assert odd.status == 400
+
+
 async def test_a_body_in_pieces_is_one_body(app, daemon):
     pieces = [b'{"code"', b': "\xc3', b'\xa4"}', b""]
     assert (await ask(app, "POST", EXEC, *pieces, headers=JSON)).body["value"] == "ä"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ import yaml
 from click.testing import CliRunner
 from running import below, gone, home
 
-from mcpproxy.cli import local, main
+from mcpproxy.cli import local, main, telling
 from mcpproxy.cli.code import MAX_TIMEOUT_MS, patience
 
 
@@ -189,6 +190,26 @@ def test_a_lone_surrogate_is_printed_as_its_escape(sent, monkeypatch):
     monkeypatch.setattr(local, "request", lambda *_, **__: answer)
     done = invoke("--code", "1")
     assert json.loads(done.stdout_bytes) == {"ok": True, "value": "\ud800ä"}
+
+
+@pytest.mark.parametrize("closed", [(1,), (0, 1, 2)])
+def test_a_command_with_closed_streams_has_them_lead_nowhere(closed):
+    code = (
+        "import os, socket, sys; from mcpproxy.cli import telling; telling.open_streams();"
+        "telling.show_json({}); os._exit(0 if socket.socket().fileno() > 2 else 1)"
+    )
+    shut = " ".join(f"{each}>&-" for each in closed)
+    assert (
+        subprocess.run(["sh", "-c", f'"$0" -c "$1" {shut}', sys.executable, code]).returncode == 0
+    )
+
+
+def test_a_table_takes_what_the_terminal_can_not_show(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="latin-1"))
+    telling.open_streams()
+    telling.show_table(("NAME",), [("中ä",)])
+    telling.show_json("ä\ud800")
+    assert sys.stdout.buffer.getvalue() == b'NAME\n\\u4e2d\xe4\n"\xc3\xa4\\ud800"\n'
 
 
 def test_no_answer_is_one_line(sent, monkeypatch):

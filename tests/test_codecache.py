@@ -207,6 +207,12 @@ def seen(tmp_path):
     found.kept.cache.close()
 
 
+def test_code_that_no_file_can_hold_is_not_kept_and_that_is_said(seen):
+    with pytest.raises(Refused, match="surrogate"):
+        seen.kept.keep(replace(SECRET, source="'\ud800'"))
+    assert len(seen.kept.keep(replace(SECRET, input={"\ud800": "\ud800"}))) == 64
+
+
 @pytest.mark.threat("L8")
 def test_code_is_its_owners_and_administrators_see_all(seen):
     cache_id = seen.kept.keep(replace(SECRET, owner="bob"))

@@ -18,7 +18,7 @@ from mcpproxy.cli.importing import import_servers
 from mcpproxy.cli.options import config_option, log_level_option
 from mcpproxy.cli.secrets import secrets
 from mcpproxy.cli.serverlog import logs
-from mcpproxy.cli.telling import BAD_CONFIG, FAILED, refuse, show_json
+from mcpproxy.cli.telling import BAD_CONFIG, FAILED, open_streams, refuse, show_json
 from mcpproxy.cli.token import token
 from mcpproxy.cli.toolpack import toolpack
 from mcpproxy.cli.tools import tools
@@ -32,6 +32,7 @@ PORT_TAKEN = 2
 @click.version_option(__version__, prog_name="mcpproxy")
 def main() -> None:
     """One place for an AI agent to call many MCP servers from code."""
+    open_streams()
 
 
 main.add_command(activity)

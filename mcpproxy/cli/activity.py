@@ -15,7 +15,7 @@ import click
 
 from mcpproxy.cli.asking import ask
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.telling import refuse, show_json, show_table, visible
+from mcpproxy.cli.telling import refuse, show_exactly, show_json, show_table, visible
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -201,12 +201,10 @@ def watch(output: str, config: str | None, **chosen: str | None) -> None:
     try:
         for record in coming(config):
             if all(str(record.get(key)) == value for key, value in wanted.items()):
-                said = (
-                    json.dumps(record, ensure_ascii=False)
-                    if output == "json"
-                    else line_of(row(record))
-                )
-                click.echo(said)
+                if output == "json":
+                    show_exactly(json.dumps(record, ensure_ascii=False))
+                else:
+                    click.echo(line_of(row(record)))
                 sys.stdout.flush()
     except KeyboardInterrupt:
         return

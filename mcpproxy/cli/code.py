@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from pathlib import Path
@@ -162,13 +161,11 @@ def run(body: dict[str, Any], config: str | None, log_level: str | None) -> NoRe
 
 
 def show(envelope: dict[str, Any]) -> None:
-    """Print it without what only HTTP adds; a lone surrogate comes out as its escape."""
+    """Print it without what only HTTP adds."""
     shown = {
         name: value for name, value in envelope.items() if name not in ("request_id", "success")
     }
-    text = json.dumps(shown, indent=2, ensure_ascii=False) + "\n"
-    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
-    sys.stdout.buffer.flush()
+    show_json(shown)
 
 
 def patience(body: dict[str, Any], config: str | None) -> float:

@@ -10,7 +10,7 @@ import click
 
 from mcpproxy.cli.asking import ask
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.telling import refuse, show_json, show_table, visible, visible_lines
+from mcpproxy.cli.telling import refuse, show_exactly, show_json, show_table, visible, visible_lines
 
 if TYPE_CHECKING:
     from mcpproxy.keptcode import KeptCode
@@ -77,7 +77,7 @@ def show(cache_id: str, output: str, config: str | None) -> None:
     source = found["source"]
     if sys.stdout.isatty():  # which a program must not control
         source = visible_lines(source)
-    click.echo(source.encode("utf-8", "backslashreplace"))
+    show_exactly(source)
 
 
 @cache.command()

@@ -6,13 +6,16 @@ before a terminal gets it.
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
 
+STDERR = 2
 FAILED, NOT_RUN, BAD_CONFIG, INTERRUPTED = 1, 2, 4, 130
 """It ran and failed; nothing was run; `serve` and `stdio` can't use the configuration; Ctrl-C."""
 
@@ -23,8 +26,25 @@ def refuse(message: str, status: int = NOT_RUN) -> NoReturn:
     sys.exit(status)
 
 
+def open_streams() -> None:
+    """Have standard streams that take any text; closed ones lead nowhere, lest a socket get their number."""
+    while (spare := os.open(os.devnull, os.O_RDWR)) <= STDERR:
+        pass
+    os.close(spare)
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+    elif isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def show_json(found: Any) -> None:
-    click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    """As UTF-8, whatever the terminal has; a lone surrogate comes out as its escape."""
+    show_exactly(json.dumps(found, indent=2, ensure_ascii=False))
+
+
+def show_exactly(text: str) -> None:
+    """A line, or several, byte for byte."""
+    click.echo(text.encode("utf-8", "backslashreplace"))
 
 
 def visible(text: str) -> str:

@@ -19,6 +19,7 @@ from mcpproxy.cli.telling import (
     INTERRUPTED,
     NOT_RUN,
     refuse,
+    show_exactly,
     show_json,
     show_table,
     visible,
@@ -130,8 +131,7 @@ def types(server: str | None, output: str | None, config: str | None) -> None:
     if status != 200:
         fail(json.loads(text), status)
     if output is None:
-        sys.stdout.buffer.write(text)
-        sys.stdout.buffer.flush()
+        click.echo(text, nl=False)
         return
     file = Path(output)
     try:
@@ -201,8 +201,7 @@ def show_result(result: dict[str, Any]) -> None:
         if not isinstance(text, str):
             kind = block.get("mimeType") or block.get("uri") or ""
             text = f"[{block.get('type')} {kind}] (--json prints it whole)"
-        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
-    sys.stdout.buffer.flush()
+        show_exactly(text)
 
 
 # ── daemon or alone ─────────────────────────────────────────────────────────────────────────────

@@ -109,7 +109,8 @@ def export(directory: Path, query: Mapping[str, Any], now_ms: int) -> Iterator[s
             yield row_text([*CSV_COLUMNS, *(["detail"] if whole else [])])
         with closing(reading.read(directory)) as database:
             for records in reading.pages(database, conditions, whole=whole):
-                yield write(records, whole)
+                # In JSON the escape of a lone surrogate is what it was.
+                yield write(records, whole).encode("utf-8", "backslashreplace").decode()
 
     return pieces()
 

@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,8 @@ def read(directory: Path) -> sqlite3.Connection:
     database = sqlite3.connect(
         f"{path.as_uri()}?mode=ro", uri=True, timeout=5, check_same_thread=False
     )
+    # SQLite makes the escape of a lone surrogate, which a program may have, into bytes that are no UTF-8.
+    database.text_factory = partial(str, encoding="utf-8", errors="replace")
     try:
         if database.execute("PRAGMA user_version").fetchone()[0] != VERSION:
             Store(

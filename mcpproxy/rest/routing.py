@@ -306,7 +306,7 @@ async def read_json(route: Route, scope: Scope, receive: Receive) -> Json:
     if not isinstance(found, dict):
         raise Refused("INVALID_REQUEST", f"the body must be a JSON object{members(route)}")
     if route.checked and route.body is not None:
-        for fault in jsonschema_rs.validator_for(route.body).iter_errors(found):
+        for fault in gates.violations(jsonschema_rs.validator_for(route.body), found):
             more = members(route) if fault.kind.name in ("additionalProperties", "required") else ""
             raise Refused("INVALID_REQUEST", gates.fault(fault, "body") + more)
     return found
