@@ -44,7 +44,8 @@ def shown(server: ServerSettings) -> dict[str, Any]:
         found["args"] = [
             discreet_option(arg, before) for before, arg in zip(["", *args], args, strict=False)
         ]
-    return SECRETS.hide_all(found)  # type: ignore[no-any-return]
+    hidden: dict[str, Any] = SECRETS.hide_all(found)
+    return hidden
 
 
 def discreet(value: str) -> str:

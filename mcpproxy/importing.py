@@ -73,7 +73,7 @@ def take(document: Any, here: Path, home: Path, known: Mapping[str, Any], port: 
     ours = dict(known)
     for name, entry in _servers(document, here):
         try:
-            made = _entry(name, entry, inputs, home, found.notes)
+            made = _Entry(entry, inputs, home).made(name, found.notes)
             if _is_us(made, port):
                 raise Unusable("it is mcpproxy itself")
             if made["name"] in ours:
@@ -115,60 +115,96 @@ def _inputs(document: Any) -> dict[str, str]:
     }
 
 
-def _entry(
-    name: str, entry: Any, inputs: Mapping[str, str], home: Path, notes: list[str]
-) -> dict[str, Any]:
-    """Raises `Unusable`."""
-    if not isinstance(entry, dict):
-        raise Unusable("it is no object")
-    wanted: list[str] = []
+class _Entry:
+    """One entry of another client, being turned into one of ours. Raises `Unusable`."""
 
-    def text(value: Any, where: str) -> str:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            value = str(value)
-        if not isinstance(value, str):
-            raise Unusable(f"{where} is no text")
-        return VARIABLE.sub(lambda match: _variable(match[1], where, inputs, home, wanted), value)
+    def __init__(self, entry: Any, inputs: Mapping[str, str], home: Path) -> None:
+        if not isinstance(entry, dict):
+            raise Unusable("it is no object")
+        self._entry = entry
+        self._inputs = inputs
+        self._home = home
+        self._wanted: list[str] = []
+        """What somebody has to do for it."""
 
-    def texts(key: str) -> dict[str, str]:
-        values = entry.get(key) or {}
-        if not isinstance(values, dict):
-            raise Unusable(f"{key} is no object")
-        return {str(k): text(v, f"{key}.{k}") for k, v in values.items() if v is not None}
+    def made(self, name: str, notes: list[str]) -> dict[str, Any]:
+        """Our entry; what is to be said of it goes to `notes`."""
+        entry, ours = self._entry, valid(name)
+        made = {"name": ours, **self._reached()}
+        for key in ("env", "headers"):
+            if values := self._texts(key):
+                made[key] = values
+        if entry.get("disabled") is True or entry.get("enabled") is False:
+            made["enabled"] = False
+        if ours != name:
+            notes.append(f"{name}: is called '{ours}' here")
+        notes += [f"{ours}: {each}" for each in dict.fromkeys(self._wanted)]
+        if left := sorted(set(entry) - TAKEN):
+            notes.append(f"{ours}: without {', '.join(left)}, which have no counterpart here")
+        return made
 
-    made: dict[str, Any] = {"name": valid(name)}
-    kind = entry.get("type") or entry.get("transport")
-    if kind is not None and kind not in PROTOCOLS:
-        raise Unusable(f"its type {kind!r} is not supported")
-    url = entry.get("url") or entry.get("serverUrl")
-    if entry.get("command") and url and kind is None:
-        raise Unusable("it has both command and url, and no type that says which one is meant")
-    if entry.get("command") and kind not in ("http", "sse"):
-        made["command"] = text(entry["command"], "command")
+    def _reached(self) -> dict[str, Any]:
+        """The part that says how the server is reached."""
+        entry = self._entry
+        kind = entry.get("type") or entry.get("transport")
+        if kind is not None and kind not in PROTOCOLS:
+            raise Unusable(f"its type {kind!r} is not supported")
+        url = entry.get("url") or entry.get("serverUrl")
+        if entry.get("command") and url and kind is None:
+            raise Unusable("it has both command and url, and no type that says which one is meant")
+        if entry.get("command") and kind not in ("http", "sse"):
+            return self._command()
+        if not url:
+            raise Unusable("it has neither command nor url")
+        protocol = {} if kind is None else {"protocol": PROTOCOLS[kind]}
+        return {**protocol, "url": self._text(url, "url")}
+
+    def _command(self) -> dict[str, Any]:
+        entry = self._entry
+        made: dict[str, Any] = {"command": self._text(entry["command"], "command")}
         args = entry.get("args") or []
         if not isinstance(args, list):
             raise Unusable("args is no array")
         if args:
-            made["args"] = [text(arg, f"args[{n}]") for n, arg in enumerate(args)]
+            made["args"] = [self._text(arg, f"args[{n}]") for n, arg in enumerate(args)]
         if entry.get("cwd"):
-            made["working_dir"] = text(entry["cwd"], "cwd")
-    elif url:
-        if kind is not None:
-            made["protocol"] = PROTOCOLS[kind]
-        made["url"] = text(url, "url")
-    else:
-        raise Unusable("it has neither command nor url")
-    for key in ("env", "headers"):
-        if values := texts(key):
-            made[key] = values
-    if entry.get("disabled") is True or entry.get("enabled") is False:
-        made["enabled"] = False
-    if made["name"] != name:
-        notes.append(f"{name}: is called '{made['name']}' here")
-    notes += [f"{made['name']}: {each}" for each in dict.fromkeys(wanted)]
-    if left := sorted(set(entry) - TAKEN):
-        notes.append(f"{made['name']}: without {', '.join(left)}, which have no counterpart here")
-    return made
+            made["working_dir"] = self._text(entry["cwd"], "cwd")
+        return made
+
+    def _texts(self, key: str) -> dict[str, str]:
+        values = self._entry.get(key) or {}
+        if not isinstance(values, dict):
+            raise Unusable(f"{key} is no object")
+        return {str(k): self._text(v, f"{key}.{k}") for k, v in values.items() if v is not None}
+
+    def _text(self, value: Any, where: str) -> str:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            value = str(value)
+        if not isinstance(value, str):
+            raise Unusable(f"{where} is no text")
+        return VARIABLE.sub(lambda match: self._variable(match[1], where), value)
+
+    def _variable(self, inside: str, where: str) -> str:
+        """What stands for `${inside}` here."""
+        kind, colon, rest = inside.partition(":")
+        if kind == "env" and NAME.fullmatch(rest):
+            return f"${{env:{rest}}}"
+        if kind == "input" and rest:
+            variable = re.sub(r"[^A-Za-z0-9]+", "_", rest).strip("_").upper()
+            variable = variable if NAME.fullmatch(variable) else f"INPUT_{variable}"
+            about = self._inputs.get(rest, "an input of VS Code")
+            self._wanted.append(f"set {variable} in the daemon's environment ({about})")
+            return f"${{env:{variable}}}"
+        if inside == "userHome":
+            return str(self._home)
+        if inside in ("pathSeparator", "/"):
+            return "/"
+        if NAME.fullmatch(kind) and (not colon or rest.startswith("-")) and kind.upper() == kind:
+            if colon:  # ${NAME:-default}, as Claude Code has it
+                said = f"{where} has no default here: set {kind} in the daemon's environment"
+                self._wanted.append(said)
+            return f"${{env:{kind}}}"
+        raise Unusable(f"{where} has ${{{inside}}}, which means nothing outside of that client")
 
 
 def valid(name: str) -> str:
@@ -177,31 +213,6 @@ def valid(name: str) -> str:
     if not found:
         raise Unusable("it has no name")
     return found
-
-
-def _variable(
-    inside: str, where: str, inputs: Mapping[str, str], home: Path, wanted: list[str]
-) -> str:
-    """What stands for `${inside}` here. Raises `Unusable`."""
-    kind, colon, rest = inside.partition(":")
-    if kind == "env" and NAME.fullmatch(rest):
-        return f"${{env:{rest}}}"
-    if kind == "input" and rest:
-        variable = re.sub(r"[^A-Za-z0-9]+", "_", rest).strip("_").upper()
-        variable = variable if NAME.fullmatch(variable) else f"INPUT_{variable}"
-        wanted.append(
-            f"set {variable} in the daemon's environment ({inputs.get(rest, 'an input of VS Code')})"
-        )
-        return f"${{env:{variable}}}"
-    if inside == "userHome":
-        return str(home)
-    if inside in ("pathSeparator", "/"):
-        return "/"
-    if NAME.fullmatch(kind) and (not colon or rest.startswith("-")) and kind.upper() == kind:
-        if colon:  # ${NAME:-default}, as Claude Code has it
-            wanted.append(f"{where} has no default here: set {kind} in the daemon's environment")
-        return f"${{env:{kind}}}"
-    raise Unusable(f"{where} has ${{{inside}}}, which means nothing outside of that client")
 
 
 def _is_us(entry: Mapping[str, Any], port: int) -> bool:

@@ -78,19 +78,16 @@ def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: 
             "code execution is switched off: set enable_code_execution to true in the configuration",
         )
     _only(body, FIELDS, "INVALID_REQUEST", "the request")
-    source_given = _text(body, "code"), _text(body, "script")
-    if bool(source_given[0]) == bool(source_given[1]):
+    source, script = _text(body, "code"), _text(body, "script")
+    if bool(source) == bool(script):
         raise Refused("INVALID_REQUEST", f"{EXACTLY_ONE}. {EXACTLY_ONE_IN_FULL}")
     language = _language(body)
     description = _description(body)
     given = _input(body)
     timeout_ms, max_tool_calls, allowed, trace, warnings = _options(body, settings, caller)
-    script = source_given[1] or None
-    if script is not None:
+    if script:
         stored = scripts.read(script, language, caller)
         source, language = stored.source, stored.language
-    else:
-        source = source_given[0]
     size = len(source.encode("utf-8", "surrogatepass"))
     if size > MAX_SOURCE_BYTES:
         raise Refused(
@@ -105,7 +102,7 @@ def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: 
         max_tool_calls=max_tool_calls,
         allowed_servers=allowed,
         trace=trace,
-        script=script,
+        script=script or None,
         description=description,
         warnings=warnings,
     )

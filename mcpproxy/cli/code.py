@@ -81,36 +81,42 @@ def execute(
         refuse("give exactly one of --code, --file and --script")
     if given is not None and input_file is not None:
         refuse("give --input or --input-file, not both")
-    body: dict[str, Any] = {}
-    if script is not None:
-        body["script"] = script
-    else:
-        body["code"] = source if file is None else text_of(file, "--file")
-        if language is None and file is not None and file.endswith(".ts"):
-            language = "typescript"
-    if language is not None:
-        body["language"] = language
+    if file is not None:
+        source = text_of(file, "--file")
+        language = language or ("typescript" if file.endswith(".ts") else None)
+    data: dict[str, Any] | None = None
     if given is not None:
-        body["input"] = json_object(given, "--input")
+        data = json_object(given, "--input")
     elif input_file is not None:
-        body["input"] = json_object(text_of(input_file, "--input-file"), "--input-file")
-    if description is not None:
-        body["description"] = description
-    options: dict[str, Any] = {}
-    if timeout is not None:
-        options["timeout_ms"] = timeout
-    if max_tool_calls is not None:
-        options["max_tool_calls"] = max_tool_calls
-    if allowed_servers is not None:
-        names = [name.strip() for name in allowed_servers.split(",")]
-        if not all(names):
-            refuse(
-                "--allowed-servers is a list of names such as github,gitlab; leave it out to allow all"
-            )
-        options["allowed_servers"] = names
-    if options:
-        body["options"] = options
-    run(body, config, log_level)
+        data = json_object(text_of(input_file, "--input-file"), "--input-file")
+    options = {
+        "timeout_ms": timeout,
+        "max_tool_calls": max_tool_calls,
+        "allowed_servers": None if allowed_servers is None else names(allowed_servers),
+    }
+    body = {
+        "code": source,
+        "script": script,
+        "language": language,
+        "input": data,
+        "description": description,
+        "options": there(options) or None,
+    }
+    run(there(body), config, log_level)
+
+
+def there(members: dict[str, Any]) -> dict[str, Any]:
+    """Those that are given."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def names(text: str) -> list[str]:
+    found = [name.strip() for name in text.split(",")]
+    if not all(found):
+        refuse(
+            "--allowed-servers is a list of names such as github,gitlab; leave it out to allow all"
+        )
+    return found
 
 
 def text_of(file: str, option: str) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
 from mcpproxy import __version__
-from mcpproxy.meter import Durations
 from mcpproxy.rest.routing import Answer, Area, Request, Route
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
     from mcpproxy.daemon import Daemon
 
+T = TypeVar("T")
 EXAMPLE = 'mcpproxy_executions_total{outcome="ok"} 12.0\n'
 
 
@@ -54,45 +54,35 @@ class Figures:
 
 
 def counted(daemon: Daemon) -> Iterator[Metric]:
+    """What has been counted since the daemon started."""
     from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 
     meter = daemon.meter
+    for name, about, numbers, labels in (
+        ("executions", "Executions that ended, by outcome.", by_one(meter.executions), ["outcome"]),
+        ("tool_calls", "Calls that passed the gates.", meter.calls, ["server", "outcome"]),
+        ("tool_calls_refused", "Calls that did not pass the gates.", by_one(meter.refused_calls), ["code"]),
+        ("requests_refused", "Requests turned away.", by_one(meter.refused), ["code"]),
+    ):  # fmt: skip
+        counter = CounterMetricFamily(f"mcpproxy_{name}", about, labels=labels)
+        for values, number in numbers.items():
+            counter.add_metric(values, number)
+        yield counter
+    by_server = by_one(meter.call_durations)
+    for name, about, times, labels in (
+        ("execution", "Time with a VM.", {(): meter.running}, []),
+        ("execution_queue", "Time until a VM was free.", {(): meter.waiting}, []),
+        ("tool_call", "Time from going out to the answer.", by_server, ["server"]),
+    ):
+        histogram = HistogramMetricFamily(f"mcpproxy_{name}_seconds", about, labels=labels)
+        for values, durations in times.items():
+            histogram.add_metric(values, durations.buckets(), durations.total)
+        yield histogram
 
-    def histogram(name: str, about: str, found: Mapping[Any, Durations], *labels: str) -> Metric:
-        family = HistogramMetricFamily(name, about, labels=labels)
-        for values, durations in found.items():
-            family.add_metric(values, durations.buckets(), durations.total)
-        return family
 
-    executions = CounterMetricFamily(
-        "mcpproxy_executions", "Executions that ended, by outcome.", labels=["outcome"]
-    )
-    for outcome, number in meter.executions.items():
-        executions.add_metric([outcome], number)
-    calls = CounterMetricFamily(
-        "mcpproxy_tool_calls", "Calls that passed the gates.", labels=["server", "outcome"]
-    )
-    for (server, outcome), number in meter.calls.items():
-        calls.add_metric([server, outcome], number)
-    refused = CounterMetricFamily(
-        "mcpproxy_tool_calls_refused", "Calls that did not pass the gates.", labels=["code"]
-    )
-    for code, number in meter.refused_calls.items():
-        refused.add_metric([code], number)
-    away = CounterMetricFamily(
-        "mcpproxy_requests_refused", "Requests turned away.", labels=["code"]
-    )
-    for code, number in meter.refused.items():
-        away.add_metric([code], number)
-    durations = {(server,): found for server, found in meter.call_durations.items()}
-    yield from (executions, calls, refused, away)
-    yield histogram("mcpproxy_execution_seconds", "Time with a VM.", {(): meter.running})
-    yield histogram(
-        "mcpproxy_execution_queue_seconds", "Time until a VM was free.", {(): meter.waiting}
-    )
-    yield histogram(
-        "mcpproxy_tool_call_seconds", "Time from going out to the answer.", durations, "server"
-    )
+def by_one(found: Mapping[str, T]) -> dict[tuple[str, ...], T]:
+    """With keys that are the values of one label."""
+    return {(key,): value for key, value in found.items()}
 
 
 def seen(daemon: Daemon) -> Iterator[Metric]:
