@@ -10,10 +10,9 @@ from typing import Any
 
 import anyio
 
-from mcpproxy import entries
+from mcpproxy import discreet, entries
 from mcpproxy.configuration import Applied
 from mcpproxy.daemon import Daemon
-from mcpproxy.discreet import shown
 from mcpproxy.errors import CallError, Refused, SettingsError
 from mcpproxy.paths import server_log
 from mcpproxy.redaction import SECRETS
@@ -39,6 +38,12 @@ class Admin:
             return (await self._daemon.configuration.reload()).data()
         except SettingsError as error:
             raise Refused("INVALID_REQUEST", f"nothing was changed: {error}") from error
+
+    def configuration(self) -> Json:
+        """What is in force, and where it comes from."""
+        now = self._daemon.configuration
+        found = discreet.configuration(now.loaded)
+        return {**found, "requires_restart": now.requires_restart, "error": now.error}
 
     async def add(self, entry: Json) -> Json:
         applied = await self._change(lambda text: entries.add(text, entry))
@@ -108,5 +113,5 @@ class Admin:
     def _settings(self, name: str) -> Json | None:
         for server in self._daemon.settings.servers:
             if server.name == name:
-                return shown(server)
+                return discreet.shown(server)
         return None

@@ -97,7 +97,16 @@ class Configuration:
         ]
         running = wanted.model_copy(update={name: getattr(before, name) for name in RESTART})
         applied = Applied(differences(before, running), self.requires_restart, loaded.warnings)
-        self.loaded = replace(loaded, settings=running, places=self.loaded.places)
+        origins = {
+            name: (self.loaded if name.partition(".")[0] in RESTART else loaded).origins.get(name)
+            for name in {**self.loaded.origins, **loaded.origins}
+        }
+        self.loaded = replace(
+            loaded,
+            settings=running,
+            places=self.loaded.places,
+            origins={name: origin for name, origin in origins.items() if origin is not None},
+        )
         self.error = None
         self._apply(self.loaded)
         return applied

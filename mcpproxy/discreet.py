@@ -1,4 +1,4 @@
-"""A server's settings for people to read: references as they are, and nothing that may be secret."""
+"""Settings for people to read: references as they are, and nothing that may be secret."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from mcpproxy.redaction import HIDDEN, RANDOM_PART, SECRETS, in_option
-from mcpproxy.settings import ServerSettings
+from mcpproxy.settings import Loaded, ServerSettings, in_force
 from mcpproxy.upstream.dial import PLAIN_HEADERS
 from mcpproxy.upstream.references import REFERENCE
 
@@ -19,7 +19,7 @@ SCHEMES = frozenset({"", "basic", "bearer", "token"})
 
 def shown(server: ServerSettings) -> dict[str, Any]:
     """What is set, with references as they are and without what may be secret."""
-    found: dict[str, Any] = server.model_dump(exclude_unset=True)
+    found: dict[str, Any] = server.model_dump(mode="json", exclude_unset=True)
     for name, value in found.get("headers", {}).items():
         if name.lower() not in PLAIN_HEADERS:
             found["headers"][name] = discreet(value)
@@ -46,6 +46,19 @@ def shown(server: ServerSettings) -> dict[str, Any]:
         ]
     hidden: dict[str, Any] = SECRETS.hide_all(found)
     return hidden
+
+
+def configuration(loaded: Loaded) -> dict[str, Any]:
+    """All settings as they are in force, where each comes from, and the servers that can be used."""
+    places = loaded.places
+    return {
+        "config": str(places.config),
+        "state": str(places.state),
+        "logs": str(places.logs),
+        "settings": in_force(loaded),
+        "mcpServers": {server.name: shown(server) for server in loaded.settings.servers},
+        "left_out": loaded.server_errors,
+    }
 
 
 def discreet(value: str) -> str:

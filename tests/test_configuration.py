@@ -221,6 +221,7 @@ async def test_servers_are_for_administrators(daemon):
         ("POST", SERVERS),
         ("DELETE", f"{SERVERS}/one"),
         ("POST", "/api/v1/config/apply"),
+        ("GET", "/api/v1/config"),
     ]:
         assert (await ask(agent, method, path)).status == 403
     assert ADMIN.admin
@@ -232,6 +233,59 @@ async def test_the_form_of_an_object_is_kept(app, file):
     await post(app, f"{SERVERS}/one/disable")
     found = jsonc.loads(file.read_text(encoding="utf-8"))["mcpServers"]
     assert found == {"one": {"command": "x", "enabled": False}, "two": {"command": "y"}}
+
+
+async def test_what_is_in_force_is_shown_with_its_origin_and_without_secrets(file, tmp_path):
+    file.write_text(
+        """{"api_key": "k-of-the-tests", "listen": "127.0.0.1:1", "call_tool_timeout": 2500,
+            "code_execution_limits": {"max_timeout_ms": 9}, "mcpServers": [
+            {"name": "one", "url": "http://h/", "headers": {"X-Key": "s3cret"}, "init_timeout": "1m"},
+            {"name": "bad"}]}""",
+        encoding="utf-8",
+    )
+    environ = {"MCPPROXY_DATA_DIR": str(tmp_path / "state")}
+    flags = {"listen": "127.0.0.1:0", "logging.level": "warn"}
+    daemon = FakeDaemon(settings.load(file, environ, flags))
+    app = Guard(open_api(daemon), daemon.settings, local=True)
+    answer = await post(app, "/api/v1/config", method="GET")
+    assert "k-of-the-tests" not in answer.text and "s3cret" not in answer.text
+    found = answer.body["data"]
+    wanted = {
+        "listen": ("127.0.0.1:0", "flag"),
+        "logging.level": ("warn", "flag"),
+        "data_dir": (str(tmp_path / "state"), "environment"),
+        "api_key": ("(hidden)", "file"),
+        "call_tool_timeout": ("2.5s", "file"),
+        "init_timeout": ("30s", "default"),
+        "code_execution_limits.max_timeout_ms": (9, "file"),
+        "code_execution_limits.max_tool_calls": (None, "default"),
+    }
+    assert {name: (*found["settings"][name].values(),) for name in wanted} == wanted
+    assert found["mcpServers"]["one"]["init_timeout"] == "60s"
+    assert "neither command nor url" in found["left_out"]["bad"]
+    file.write_text('{"api_key": "k-of-the-tests", "logging": {"level": "error"}, "tool_response_limit": 7}', encoding="utf-8")  # fmt: skip
+    await post(app, "/api/v1/config/apply")
+    found = (await post(app, "/api/v1/config", method="GET")).body["data"]["settings"]
+    assert found["tool_response_limit"] == {"value": 7, "from": "file"}
+    assert found["call_tool_timeout"]["from"] == "default"
+    assert found["logging.level"] == {"value": "warn", "from": "flag"}
+
+
+def test_the_command_shows_the_file_where_no_daemon_runs():
+    with home(tool_response_limit=7, call_tool_timeout="2m") as place:
+        shown = place.invoke("config", "show")
+        rows = [line.split(maxsplit=2) for line in shown.stdout.splitlines()]
+        assert ["tool_response_limit", "file", "7"] in rows
+        assert ["call_tool_timeout", "file", "120s"] in rows
+        assert ["api_key", "file", "(hidden)"] in rows
+        assert ["mcpServers.stub", "file"] in [row[:2] for row in rows]
+        assert str(place.config) in shown.stderr
+        told = json.loads(place.invoke("config", "show", "--json").stdout)
+        assert told["settings"]["tool_response_limit"] == {"value": 7, "from": "file"}
+        # What is shown can be written back.
+        written = {name: one["value"] for name, one in told["settings"].items() if "." not in name}
+        again = settings.check(place.config, {**written, "mcpServers": list(told["mcpServers"].values())}, {})  # fmt: skip
+        assert again.settings.call_tool_timeout == 120 and not again.warnings
 
 
 # ── read anew ───────────────────────────────────────────────────────────────────────────────────

@@ -14,6 +14,7 @@ from mcpproxy import __version__
 from mcpproxy.cli.activity import activity
 from mcpproxy.cli.auth import auth
 from mcpproxy.cli.code import code
+from mcpproxy.cli.config import configuration
 from mcpproxy.cli.importing import import_servers
 from mcpproxy.cli.options import config_option, log_level_option
 from mcpproxy.cli.secrets import secrets
@@ -41,6 +42,7 @@ main.add_command(tools)
 main.add_command(upstream)
 for verb in (inspect, approve, block, import_servers, logs):
     upstream.add_command(verb)
+main.add_command(configuration)
 main.add_command(secrets)
 main.add_command(auth)
 main.add_command(token)
@@ -67,8 +69,9 @@ def serve(config: str | None, listen: str | None, log_level: str | None) -> None
 
     try:
         file = paths.config_file(config)
-        loaded = settings.load(file, os.environ, {"listen": listen}, create=config is None)
-        set_up_logs(log_level or loaded.settings.logging.level, loaded.places.logs / "mcpproxy.log")
+        flags = {"listen": listen, "logging.level": log_level}
+        loaded = settings.load(file, os.environ, flags, create=config is None)
+        set_up_logs(loaded.settings.logging.level, loaded.places.logs / "mcpproxy.log")
         anyio.run(run, loaded, os.environ, backend_options={"use_uvloop": True})
     except SettingsError as error:
         refuse(str(error), BAD_CONFIG)

@@ -32,6 +32,19 @@ APPLIED = {
     "requires_restart": [],
     "warnings": [],
 }
+CONFIGURATION: dict[str, Any] = {
+    "config": "~/.mcpproxy/mcp_config.json",
+    "state": "~/.local/state/mcpproxy",
+    "logs": "~/.local/state/mcpproxy/log",
+    "settings": {
+        "listen": {"value": "127.0.0.1:8080", "from": "file"},
+        "call_tool_timeout": {"value": "120s", "from": "default"},
+    },
+    "mcpServers": {"time": {"name": "time", "command": "mcp-server-time"}},
+    "left_out": {},
+    "requires_restart": [],
+    "error": None,
+}
 
 TAIL = Query(
     "tail",
@@ -120,6 +133,13 @@ class Servers(Area):
                 example={"name": "time", "path": "logs/server-time.log", "lines": ["ready"]},
             ),
             Route(
+                method="GET",
+                path="/api/v1/config",
+                summary="The settings in force and where each comes from, without secrets",
+                handle=self._configuration,
+                example=CONFIGURATION,
+            ),
+            Route(
                 method="POST",
                 path="/api/v1/config/apply",
                 summary="Read the configuration anew",
@@ -151,6 +171,9 @@ class Servers(Area):
 
     async def _logs(self, request: Request) -> Any:
         return await self._admin.logs(request.parameters["name"], request.query.get("tail", 100))
+
+    async def _configuration(self, request: Request) -> Any:
+        return self._admin.configuration()
 
     async def _apply(self, request: Request) -> Any:
         return await self._admin.apply()

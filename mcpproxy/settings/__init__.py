@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mcpproxy.settings.checking import checked_server
+from mcpproxy.settings.inforce import in_force
 from mcpproxy.settings.loading import Loaded, check, load, parse, read, write
 from mcpproxy.settings.sections import (
     Ceilings,
@@ -26,6 +27,7 @@ __all__ = [
     "Settings",
     "check",
     "checked_server",
+    "in_force",
     "load",
     "parse",
     "read",

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mcpproxy import edit, jsonc
 from mcpproxy.errors import SettingsError
@@ -18,6 +18,14 @@ from mcpproxy.paths import Places, places, private_directory, replace_file
 from mcpproxy.redaction import SECRETS
 from mcpproxy.settings.checking import checked, servers
 from mcpproxy.settings.sections import Settings, split_listen
+
+Origin = Literal["file", "environment", "flag"]
+VARIABLES = {
+    "listen": "MCPPROXY_LISTEN",
+    "api_key": "MCPPROXY_API_KEY",
+    "data_dir": "MCPPROXY_DATA_DIR",
+}
+"""Settings that the environment may have, and the variable of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,9 @@ class Loaded:
     """Servers that were left out, by name (or by place in the file), and why."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     overrides: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """What beats the file, when it is read anew, too."""
+    """What beats the file, when it is read anew, too; members of a section by both names (`logging.level`)."""
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    """Where settings come from that aren't at their default; named as in `overrides`."""
 
 
 def load(
@@ -66,11 +76,14 @@ def check(
     warnings: list[str] = []
     errors: dict[str, str] = {}
     document["mcpServers"] = list(servers(document.get("mcpServers", []), errors, warnings))
-    for name, variable in (("listen", "LISTEN"), ("api_key", "API_KEY"), ("data_dir", "DATA_DIR")):
-        if value := environ.get(f"MCPPROXY_{variable}"):
-            document[name] = value
-    document |= {name: value for name, value in (overrides or {}).items() if value is not None}
     document.pop("servers", None)
+    origins: dict[str, Origin] = dict(_named(document))
+    for name, variable in VARIABLES.items():
+        if value := environ.get(variable):
+            document[name], origins[name] = value, "environment"
+    for name, value in (overrides or {}).items():
+        if value is not None:
+            document, origins[name] = _with(document, name, value), "flag"
     try:
         settings = checked(Settings, document, "", warnings)
         split_listen(settings.listen)
@@ -88,7 +101,26 @@ def check(
         if each not in known
     ]
     data_dir = Path(settings.data_dir) if settings.data_dir else None
-    return Loaded(settings, places(path, data_dir), warnings, errors, environ, overrides or {})
+    return Loaded(
+        settings, places(path, data_dir), warnings, errors, environ, overrides or {}, origins
+    )
+
+
+def _named(document: Mapping[str, Any]) -> Iterator[tuple[str, Origin]]:
+    """What a document sets, members of sections as well."""
+    for name, value in document.items():
+        yield name, "file"
+        if isinstance(value, dict):
+            yield from ((f"{name}.{member}", "file") for member in value)
+
+
+def _with(document: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """The document with another value for a setting, or for a member of a section."""
+    section, dot, member = name.partition(".")
+    if not dot:
+        return {**document, name: value}
+    there = document.get(section, {})
+    return {**document, section: {**there, member: value} if isinstance(there, dict) else there}
 
 
 def read(path: Path) -> str:

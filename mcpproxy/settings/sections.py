@@ -11,6 +11,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     SecretStr,
     Strict,
 )
@@ -35,7 +36,14 @@ def seconds(value: object) -> object:
     return value
 
 
-Duration = Annotated[float, BeforeValidator(seconds), Field(ge=0)]
+def spelled(seconds: float) -> str:
+    """The same as a text."""
+    return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
+
+
+Duration = Annotated[
+    float, BeforeValidator(seconds), Field(ge=0), PlainSerializer(spelled, when_used="json")
+]
 
 
 class Section(BaseModel):
