@@ -13,7 +13,7 @@ from running import PROGRAM, home
 
 from mcpproxy import asking, settings
 from mcpproxy.paths import server_log
-from mcpproxy.upstream import dial, link, pipes, stdio
+from mcpproxy.upstream import dial, link, living, pipes, stdio
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "servers.md").read_text(encoding="utf-8")
@@ -70,7 +70,7 @@ def test_its_configuration_is_valid(tmp_path):
 def test_its_numbers_are_those_of_the_code():
     for said in (
         f"after {link.FIRST_DELAY:g} s, 2 s, 4 s … up to {link.LONGEST_DELAY:g} s",
-        f"after {link.PINGS} unanswered checks",
+        f"after {living.PINGS} unanswered checks",
         "for up to an hour" * (link.LONGEST_RETRY_AFTER == 3600),
         "for a day" * (link.ERA_SECONDS == 86_400),
         "HTTP {}, {}, {} or {} |".format(*dial.BUSY),
