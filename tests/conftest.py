@@ -11,7 +11,7 @@ from hypothesis import settings
 # Nobody's keyring is touched, whatever this machine has: not here, not in daemons that tests start.
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
 
-settings.register_profile("suite", max_examples=50, deadline=None)
+settings.register_profile("suite", max_examples=25, deadline=None)
 settings.load_profile("suite")
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from asgi import Answer
 from click.testing import CliRunner, Result
 from upstreams import STUB
-from warm import COMPILED, Process
+from warm import Process, share_compiled
 
 from mcpproxy.cli import main
 from mcpproxy.cli.local import OverUnix
@@ -40,8 +40,7 @@ class Home:
         self.config = folder / "mcp_config.json"
         self.write({"listen": "127.0.0.1:0", "api_key": KEY, "mcpServers": STUBS, **settings})
         state = folder / "state"
-        state.mkdir()
-        (state / "compiled").symlink_to(COMPILED)
+        share_compiled(state)
         self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),

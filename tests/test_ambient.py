@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fakes import catalog, server
+from warm import COMPILED
 
 from mcpproxy.ambient import ambient
 from mcpproxy.catalog import Catalog
@@ -76,7 +77,7 @@ def test_it_is_the_same_for_the_same_catalog_and_says_what_is_not_known():
 
 @pytest.fixture(scope="module")
 def oxc():
-    return Oxc()
+    return Oxc(COMPILED)
 
 
 NAMES = [

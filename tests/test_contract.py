@@ -62,7 +62,7 @@ async def test_a_hundred_elements_are_taken(world):
 async def test_no_more_calls_of_a_batch_run_at_once_than_they_may(world, configured, options, cap):
     if configured is not None:
         world.settings = Settings(code_execution_max_parallel=configured)
-    await world.value(f"{BATCH}.length", input={"n": 40, "options": options})
+    await world.value(f"{BATCH}.length", input={"n": cap + 8, "options": options})
     assert world.upstreams.high_water == cap
 
 
@@ -95,7 +95,7 @@ async def test_a_vm_that_dies_costs_its_own_script_and_its_ledger_stays_true(wor
 @pytest.mark.req("REQ-STOP-02")
 async def test_nothing_is_dispatched_after_the_deadline(world):
     code = "for (const _ of Array(50)) tools.stub.hang({}); while (true) {}"
-    reply = await world.run(code, options={"timeout_ms": 200})
+    reply = await world.run(code, options={"timeout_ms": 100})
     assert reply["error"]["code"] == "TIMEOUT"
     sent = len(world.upstreams.calls)
     assert sent == 8

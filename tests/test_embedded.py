@@ -9,6 +9,7 @@ import anyio
 import pytest
 from daemon_process import stubs
 from running import below, gone
+from warm import share_compiled
 
 from mcpproxy import CallError, Execution, ExecutionError, Proxy, Refused, SettingsError
 from mcpproxy.embedded import data_of
@@ -18,6 +19,7 @@ CONFIG = {"mcpServers": stubs("stub"), "code_execution_pool_size": 1}
 
 async def test_programs_and_tools_run_in_it_and_nothing_is_left(tmp_path):
     before = below(os.getpid())
+    share_compiled(tmp_path)
     async with Proxy(CONFIG | {"data_dir": str(tmp_path)}) as proxy:
         assert await proxy.execute("return await tools.stub.add(input)", {"a": 1, "b": 2}) == (
             Execution({"sum": 3})
@@ -48,6 +50,7 @@ async def test_programs_and_tools_run_in_it_and_nothing_is_left(tmp_path):
 
 
 async def test_a_failure_leaves_the_block_as_it_was_raised(tmp_path):
+    share_compiled(tmp_path)
     with pytest.raises(ExecutionError) as failed:
         async with Proxy({"data_dir": str(tmp_path), "code_execution_pool_size": 1}) as proxy:
             await proxy.execute("call_tool('nix', 'x', {})\nnix()")

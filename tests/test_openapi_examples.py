@@ -15,6 +15,7 @@ from packs import ENVIRON, serving_site
 from test_fleet import until
 from test_toolpack_http import Site
 from upstreams import wanted
+from warm import share_compiled
 
 from mcpproxy import jsonc, settings
 from mcpproxy.approvals import identity
@@ -76,6 +77,7 @@ async def test_the_example_is_a_server_whose_operations_a_program_calls(tmp_path
         code = (EXAMPLE / "lend-all.ts").read_text(encoding="utf-8")
         environ = {**ENVIRON, "LIBRARY_CARD": CARD}
         config |= {"code_execution_pool_size": 1, "data_dir": str(tmp_path)}
+        share_compiled(tmp_path)
         async with Proxy(config, environ=environ) as proxy:
             with anyio.fail_after(20):
                 done = await proxy.execute(code, given, language="typescript")

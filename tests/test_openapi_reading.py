@@ -375,7 +375,7 @@ def places(part: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 @pytest.mark.threat("O4")
 @pytest.mark.parametrize("name", ["library", "swagger"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(chance=st.randoms(use_true_random=False))
 def test_whatever_a_document_says_it_is_read_or_refused_with_a_reason(name, chance):
     text = SWAGGER if name == "swagger" else LIBRARY.read_text(encoding="utf-8")

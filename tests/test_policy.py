@@ -110,7 +110,7 @@ def answer(one: Catalog, caller: Caller, server: str, tool: str) -> tuple[str, s
 
 
 @given(ready, callers)
-@settings(max_examples=60)
+@settings(max_examples=30)
 @pytest.mark.threat("L5")
 def test_a_caller_can_call_what_it_sees_and_nothing_else(one, caller):
     visible = {(tool.server, tool.name) for tool in seen(one, caller.scope).tools()}
@@ -147,7 +147,7 @@ queries = st.lists(misspelt | st.sampled_from([*WORDS, *TOOLS, "secret:"]), min_
     "list_isues",
 )
 @given(catalogs, callers, queries.map(" ".join))
-@settings(max_examples=60)
+@settings(max_examples=30)
 @pytest.mark.threat("L5")
 def test_what_is_hidden_and_what_is_not_there_get_the_same_answers(one, caller, query):
     other = without(one, caller)

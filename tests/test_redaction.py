@@ -9,7 +9,7 @@ import time
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpproxy.errors import CallError
@@ -71,7 +71,6 @@ def test_an_agent_token_is_known_by_its_looks():
 TEXT = st.characters(exclude_characters="#")
 
 
-@settings(max_examples=50)
 @given(st.text(TEXT, min_size=6), st.text(TEXT), st.text(TEXT))
 def test_whatever_surrounds_it_a_secret_is_gone(secret, before, after):
     secrets = Secrets()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 from requirements import REQUIREMENTS, rows
@@ -11,11 +12,13 @@ TESTS = Path(__file__).parent
 SURFACES = {"rest", "mcp", "stdio", "cli", "script"}
 
 
+@cache
 def cited() -> dict[str, list[str]]:
     """Where each id is cited: the strings given to `req(...)` or `pytest.mark.req(...)`."""
     found: dict[str, list[str]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "req(" in text else ():
             if not isinstance(node, ast.Call) or name(node.func) != "req":
                 continue
             for argument in node.args:

@@ -210,7 +210,7 @@ schemas = st.recursive(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(schemas, st.booleans())
 def test_anything_at_all_has_a_type(schema, brief):
     types = Types(schema, brief=brief)

@@ -25,6 +25,12 @@ COMPILED = Path(__file__).with_name("__pycache__") / "oxc"
 COMPILED.mkdir(parents=True, exist_ok=True)
 
 
+def share_compiled(state: Path) -> None:
+    """Have a daemon with this state directory find what was compiled."""
+    state.mkdir(exist_ok=True)
+    (state / "compiled").symlink_to(COMPILED)
+
+
 class Process:
     """As much of `subprocess.Popen` as the tests use."""
 
