@@ -345,8 +345,10 @@ class Execution:
         """Say which calls the script did not wait for, before they are cancelled."""
         outcome = self._script.outcome
         on_wire, unsent = self._script.unawaited
-        if outcome is None or not outcome.ok or not (on_wire or unsent):
+        if outcome is None or not (on_wire or unsent):
             return
+        if not outcome.ok and outcome.code != "SERIALIZATION_ERROR":
+            return  # it was an error that ended it
         self._warnings.append(
             f"the script ended without awaiting {on_wire + unsent} call(s): {on_wire} in flight were cancelled "
             f"with an unknown outcome, {unsent} never went out; await every call, e.g. with Promise.all"
@@ -418,7 +420,8 @@ class Execution:
 
     def _error(self, outcome: Outcome) -> dict[str, Any]:
         message = self._out_of_memory() if outcome.code == "MEMORY_LIMIT" else outcome.message
-        if advice := hints.advice(outcome.code, message, self._request.source):
+        catalog = self._upstreams.catalog
+        if advice := hints.advice(outcome.code, message, self._request.source, catalog):
             message = f"{message}. {advice}"
         return {"code": outcome.code, "message": message, "stack": outcome.stack, **outcome.extra}
 

@@ -5,88 +5,207 @@ Added to messages of scripts that failed; nothing here decides anything.
 
 from __future__ import annotations
 
-import json
 import re
+
+from mcpproxy import names
+from mcpproxy.catalog import Catalog
+from mcpproxy.declarations import access, call_line
+from mcpproxy.guesses import TAGGED, looks_like
+from mcpproxy.sandbox.source import MARKS, fence_tag, unfenced
+
+VALUE = "end with the value, or return it"
+GIVEN = "what the request sent as input is the global input"
+TOOLS = "tools are called as await tools.<server>.<tool>({...})"
+DISCOVERY = "Object.keys(tools) names the servers, await search_tools(query) finds tools"
+LEFT_OVER = "leave the name of the language out of the code"
 
 ABSENT = {
     "fetch": "there is no network here: call a tool, e.g. await tools.<server>.<tool>({...}); search_tools() finds one",
     "XMLHttpRequest": "there is no network here: call a tool instead",
     "WebSocket": "there is no network here: call a tool instead",
+    "axios": "there is no network here, and there are no modules: call a tool instead",
+    **dict.fromkeys(
+        ("Headers", "Request", "Response", "FormData", "AbortController", "AbortSignal"),
+        "there is no network here: call a tool instead",
+    ),
     "require": "there are no modules here: require is not available; what comes from outside comes from tools",
-    "module": "there are no modules here",
-    "exports": "there are no modules here: end with the value, or return it",
+    "module": f"there are no modules here, so nothing is exported: {VALUE}",
+    "exports": f"there are no modules here, so nothing is exported: {VALUE}",
     "process": "there is no process object or environment here: pass what you need as input",
     "Buffer": "there is no Buffer here: use TextEncoder, TextDecoder, atob or btoa",
     "fs": "there are no files here: fs is not available; call a tool that reads files",
+    "path": "there are no modules here: path is not available; join strings",
     "setTimeout": "there are no timers here: use await sleep(ms)",
     "setInterval": "there are no timers here: setInterval is not available; loop with await sleep(ms)",
     "setImmediate": "there are no timers here: use queueMicrotask or await sleep(0)",
     "clearTimeout": "there are no timers here: use await sleep(ms)",
+    "clearInterval": "there are no timers here: use await sleep(ms)",
     "window": "this is no browser: use globalThis",
+    "global": "use globalThis",
+    "self": "use globalThis",
     "document": "this is no browser: there is no document",
+    "localStorage": "nothing is kept from one execution to the next: there is no localStorage",
     "Deno": "this is not Deno: call a tool instead",
     "Bun": "this is not Bun: call a tool instead",
     "Intl": "there is no Intl here: format by hand, e.g. toFixed or toISOString",
-    "print": "use console.log",
+    "print": f"use console.log to write a line, and {VALUE}",
     "WebAssembly": "there is no WebAssembly here",
+    "True": "this is JavaScript: write true",
+    "False": "this is JavaScript: write false",
+    "None": "this is JavaScript: write null",
+    "mcp": TOOLS,
+    "client": TOOLS,
+    "callMcpTool": TOOLS,
+    "list_servers": DISCOVERY,
+    "list_tools": DISCOVERY,
+    "get_functions": 'await describe_tool("server:tool") describes a tool',
+    "retrieve_tools": "await search_tools(query) finds tools",
+    **dict.fromkeys(("args", "params", "event", "context", "request", "req"), GIVEN),
+    **dict.fromkeys(("javascript", "js", "typescript", "ts"), LEFT_OVER),
 }
 """Names that models expect, and what to use instead."""
 
-MISSING = re.compile(r"^ReferenceError: (?:'?)([\w$]+)(?:'?) is not defined")
-MODULE = re.compile(r"could not load module|^SyntaxError: .*\b(?:import|export|module)\b")
-STATIC_IMPORT = re.compile(
-    r"^\s*(?:import\s+[\w{*'\"]|export\s+(?:default|const|async|function|\{))", re.MULTILINE
+PRESENT = (
+    "call_tool",
+    "call_tools",
+    "tools",
+    "search_tools",
+    "describe_tool",
+    "console",
+    "sleep",
+    "input",
 )
 
-SHELL = re.compile(
-    r"\s*(?:\$\s|#!\s*/|(?:ls|cd|cat|curl|wget|git|npm|npx|pip|python3?|node|bash|sh|grep|find|echo|mkdir|rm|cp|mv|sudo|docker|kubectl)\s+[-\w./~\"'])"
+MISSING = re.compile(r"^ReferenceError: (?:'?)([^\s']+)(?:'?) is not defined")
+LABEL = re.compile(r"[\w.-]+:\s")
+MODULE = re.compile(r"could not load module|^SyntaxError: .*\b(?:import|export|module)\b")
+EXPORT = re.compile(r"^[ \t]*export\s+(?:default|const|let|async|function|class|\{)", re.MULTILINE)
+STATIC_IMPORT = re.compile(r"^[ \t]*import\s+[\w{*'\"]", re.MULTILINE)
+IMPORTED = f"import and export are not available, there are no modules here: {TOOLS.replace('called', 'reached')}"
+EXPORTED = (
+    "import and export are not available, there are no modules here: leave out `export default`. A source that is "
+    f"one function is called with input; otherwise {VALUE}"
 )
-PYTHON = re.compile(
-    r"^\s*(?:def \w+\(.*\):|from \w[\w.]* import |import \w+\s*$|class \w+.*:\s*$|if .*:\s*$|for \w+ in .*:\s*$|print\()",
-    re.MULTILINE,
-)
-MARKUP = re.compile(r"<(?:!doctype|\?xml|[a-z][\w-]*[\s>/])", re.IGNORECASE)
-SQL = re.compile(
-    r"(?:select\s.+\sfrom|insert\s+into|update\s+\w+\s+set|delete\s+from|create\s+table)\s",
-    re.IGNORECASE | re.DOTALL,
-)
-PROSE = re.compile(r"\s*[A-Z][a-z']*(?:\s+[A-Za-z',]+){3,}[.?!:]?")
 
 EXPECTED = (
     "code must be a JavaScript or TypeScript program that calls tools and gives a value, for example: "
     "const r = await tools.<server>.<tool>({...}); return r"
 )
+QUOTES = re.compile("Unexpected character '[\u2018\u2019\u201c\u201d\u00ab\u00bb]'")
+AROUND_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
+ALONE = "Send the code alone, without the text around it, in one block"
+JSX = re.compile(r"(?:[=(,?:&]|return)\s*<(?:[A-Za-z][\w.]*(?:\s[^<>]*)?)?/?>")
+OBJECT = re.compile(
+    r"(?:\A|[;}\n])[ \t]*\{\s*(?:\.\.\.|[\w$]+\s*[:,]|'[^'\n]*'\s*:|\"[^\"\n]*\"\s*:)"
+)
+UNDEFINED = "the script gave no value (undefined)"
+MAIN = re.compile(r"\b(?:function|const|let|var)\s+(main|run|execute|handler|start)\b")
+
+LOOKED_AT = 2**16
+"""Characters of a source that are searched: the daemon does this on its event loop."""
+
+WRONG_USE = [
+    (re.compile(r"^TypeError: tools(?:\.[\w$]+|\[[^\]]*\])? is not a function"), TOOLS),
+    (
+        re.compile(r"^TypeError: call_tools?\(.*\.(?:then|catch|finally) is not a function", re.DOTALL),
+        "call_tool and call_tools give their answer at once, no promise: leave out then and catch, and look at .ok",
+    ),
+    (
+        re.compile(r"\.(?:content|structuredContent) is undefined\)"),
+        "await tools.<server>.<tool>({...}) gives the tool's data itself, already parsed: use it as it is. What "
+        "call_tool gives has its content under .result",
+    ),
+    (
+        re.compile(r"^SyntaxError: unexpected token: 'object'"),
+        "JSON.parse was given an object: that is parsed already, use it as it is",
+    ),
+]  # fmt: skip
 
 
-def advice(code: str, message: str, source: str) -> str | None:
-    """One sentence for the one who wrote `source`, or None when there is nothing to add."""
+def advice(code: str, message: str, source: str, catalog: Catalog) -> str | None:
+    """One sentence for the one who wrote `source`, or None when there is nothing to add.
+
+    `catalog` is what they may see.
+    """
+    source = source[:LOOKED_AT]
     if (found := MISSING.match(message)) is not None:
-        return ABSENT.get(found[1])
-    if MODULE.search(message) or (code == "SYNTAX_ERROR" and STATIC_IMPORT.search(source)):
-        return "import and export are not available, there are no modules here: tools are reached as await tools.<server>.<tool>({...})"
-    if code == "SYNTAX_ERROR" and (guess := looks_like(source)) is not None:
+        return _missing(found[1], source, catalog)
+    if code == "SYNTAX_ERROR":
+        return _syntax(message, source)
+    if MODULE.search(message):
+        return IMPORTED
+    if source.lstrip().startswith(MARKS) and unfenced(source) == source:
+        return ALONE
+    if UNDEFINED in message and (main := MAIN.search(source)) is not None:
+        if len(re.findall(rf"\b{main[1]}\s*\(", source)) <= source.count(f"function {main[1]}"):
+            return f"{main[1]} is never called: end with return {main[1]}()"
+    for pattern, remedy in WRONG_USE:
+        if pattern.search(message):
+            return remedy
+    return None
+
+
+def _missing(name: str, source: str, catalog: Catalog) -> str | None:
+    """What was meant by a name that isn't there."""
+    text = source.strip()
+    begins = text.startswith(name) or LABEL.match(text)
+    if fence_tag(source) in TAGGED or (begins and name not in ABSENT):
+        if (guess := looks_like(source)) is not None:
+            return f"This looks like {guess}, not JavaScript: {EXPECTED}"
+    if name in ABSENT:
+        return ABSENT[name]
+    if text == name:
+        return EXPECTED[0].upper() + EXPECTED[1:]
+    if (server := catalog.servers.get(names.original(name, catalog.servers))) is not None:
+        asked = re.search(rf"\b{re.escape(name)}\s*(?:\.|\[['\"])([\w$.-]+)", source)
+        wanted = names.original(asked[1], server.tools) if asked else ""
+        tool = server.tools.get(wanted) or next(iter(server.tools.values()), None)
+        return None if tool is None else f"A server is a member of tools: {call_line(tool)}"
+    if (meant := names.meant_tool(name, catalog)) is not None:
+        found = catalog.tool(meant.server, meant.tool)
+        return None if found is None else f"Write {call_line(found)}"
+    if close := names.close(name, PRESENT, 1):
+        return f"Did you mean {close[0]}?"
+    return None
+
+
+def _syntax(message: str, source: str) -> str | None:
+    if "This is TypeScript" in message:
+        return None
+    if (guess := looks_like(source)) is not None:
         return f"This looks like {guess}, not JavaScript: {EXPECTED}"
+    if EXPORT.search(source):
+        return EXPORTED
+    if MODULE.search(message) or STATIC_IMPORT.search(source):
+        return IMPORTED
+    if QUOTES.search(message):
+        return "Those are typographic quotes: write ' or \""
+    if AROUND_FENCE.search(source):
+        return ALONE
+    if source.lstrip().startswith("#"):
+        return "# begins no comment in JavaScript: write //"
+    if "character '@'" in message:
+        return "Decorators are not available: wrap the function or class by hand"
+    if JSX.search(source):
+        return "JSX is not available, there is no page here: return plain data"
+    if "token ':'" in message and OBJECT.search(source):
+        return (
+            "An object that is to be the value needs parentheses, ({...}), or return in front of it"
+        )
     return None
 
 
-def looks_like(source: str) -> str | None:
-    """What a text that doesn't parse as a program seems to be instead."""
-    text = source.strip().removeprefix("```").strip()
-    if text[:1] in "{[":
-        try:
-            json.loads(text)
-        except (ValueError, RecursionError):
-            pass
-        else:
-            return "JSON"
-    if MARKUP.match(text):
-        return "HTML or XML"
-    if SQL.match(text):
-        return "SQL"
-    if SHELL.match(text):
-        return "a shell command"
-    if PYTHON.search(text):
-        return "Python"
-    if PROSE.match(text) and not re.search(r"[;{}()=]", text[:200]):
-        return "prose"
-    return None
+def instead(name: str, catalog: Catalog) -> str | None:
+    """What to write for a member of `tools` that is no server, where that is plain."""
+    if (meant := names.meant_tool(name, catalog)) is not None:
+        found = catalog.tool(meant.server, meant.tool)
+        return (
+            None
+            if found is None
+            else f"there is no server '{name}': write await {access(found)}({{...}})"
+        )
+    own = next((each for each in (*PRESENT, "call") if names.alike(each, name)), None)
+    if own is None:
+        return None
+    function = "call_tool" if own == "call" else own
+    return f"there is no server '{name}': {function} is a global of its own, not a member of tools; {TOOLS}"

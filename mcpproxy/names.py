@@ -16,6 +16,9 @@ from typing import Any, Protocol
 SEPARATORS = (":", "__", ".", "/")
 """Between server and tool, in the ways that people and models write them."""
 
+PREFIXES = ("mcp__", "mcp_", "functions.", "tools.")
+"""What clients put in front of a tool's name."""
+
 LONGEST = 256
 """No name that anyone means is longer; comparing longer ones only costs time."""
 
@@ -65,6 +68,31 @@ def find_tool(text: str, catalog: HasServers) -> ToolId | None:
     return None
 
 
+def meant_tool(text: str, catalog: HasServers) -> ToolId | None:
+    """The tool that a name in a script may have been meant as, or None.
+
+    Beyond the usual ways: with the server or tool as JavaScript spells it, behind a prefix that
+    clients put there, or alone where only one server has such a tool.
+    """
+    for prefix in PREFIXES:
+        text = text.removeprefix(prefix)
+    if (found := find_tool(text, catalog)) is not None:
+        return found
+    for server, each in catalog.servers.items():
+        rest = text.removeprefix(spelled(server))
+        if rest != text and rest[:1] in ("_", ".", ":", "/"):
+            tool = original(rest.lstrip("_.:/"), each.tools)
+            if tool in each.tools:
+                return ToolId(server, tool)
+    having = [server for server, each in catalog.servers.items() if text in each.tools]
+    return ToolId(having[0], text) if len(having) == 1 else None
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether two names differ in nothing but case and what separates their words."""
+    return _fold(one) == _fold(other)
+
+
 def close(name: str, known: Iterable[str], n: int = 3) -> list[str]:
     """Up to `n` of the `known` names that `name` may have been meant as, nearest first."""
     if len(name) > LONGEST:
@@ -111,3 +139,8 @@ def spellings(names: Iterable[str]) -> dict[str, str]:
         for identifier, claimants in claims.items()
         if len(claimants) == 1 and identifier not in originals
     }
+
+
+def original(name: str, known: Iterable[str]) -> str:
+    """The one of the `known` names that JavaScript spells so; the name itself where there is none."""
+    return spellings(known).get(name, name)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from mcpproxy import gates, names
+from mcpproxy import gates, hints, names
 from mcpproxy.catalog import Catalog
 from mcpproxy.script import Misbehaved, Question
 
@@ -65,7 +65,10 @@ class Questions:
             case "tools", {"server": str(server)}:
                 return spelled_names(servers[server].tools if server in servers else ())
             case "close_server", {"server": str(server)}:
-                return {"message": gates.no_server(server, self._upstreams.catalog)}
+                catalog = self._upstreams.catalog
+                return {
+                    "message": hints.instead(server, catalog) or gates.no_server(server, catalog)
+                }
             case "search", {"query": query, "limit": limit, "server": server}:
                 return attempt(partial(self._answers.search, query, limit, server))
             case "describe", {"name": name}:

@@ -12,6 +12,7 @@ from typing import Any
 
 from mcpproxy.errors import Refused
 from mcpproxy.policy import Caller
+from mcpproxy.sandbox.source import TYPESCRIPT, fence_tag
 from mcpproxy.scripts import Scripts
 from mcpproxy.settings import Settings
 
@@ -96,7 +97,7 @@ def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: 
         )
     return Request(
         source=source,
-        language=language or "javascript",
+        language=language or fenced_language(source),
         input=given,
         timeout_ms=timeout_ms,
         max_tool_calls=max_tool_calls,
@@ -161,6 +162,11 @@ def _language(body: Mapping[str, Any]) -> str | None:
             "INVALID_LANGUAGE", f"language must be 'javascript' or 'typescript', not {shown}"
         )
     return str(language)
+
+
+def fenced_language(source: str) -> str:
+    """The language of a source about which nothing was said but in its Markdown fence."""
+    return "typescript" if fence_tag(source) in TYPESCRIPT else "javascript"
 
 
 def _input(body: Mapping[str, Any]) -> dict[str, Any]:

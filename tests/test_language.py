@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
+from itertools import product
 
 import pytest
 from world import open_world
+
+from mcpproxy import hints
+from mcpproxy.catalog import Catalog
+from mcpproxy.sandbox.source import plain, unfenced
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +180,10 @@ TYPESCRIPT = [
         "const r = await Promise.all([1, 2].map(async (n: number): Promise<number> => n * 2));\nreturn r",
         [2, 4],
     ),
+    ("import { type A, type B as C } from './a';\nreturn 6", 6),
+    ("export {};\nconst n: number = 7;\nn", 7),
+    ("#!/usr/bin/env ts-node\nconst n: number = 8;\nreturn n", 8),
+    ("using a: any = null;\nconst n: number = 9;\nn", 9),
 ]
 
 
@@ -250,8 +260,8 @@ async def test_a_stack_that_the_script_reads_is_in_its_own_lines(world, code, la
 
 @pytest.mark.req("REQ-POS-03")
 async def test_typescript_of_any_length_has_positions(world):
-    code = "const all: number[] = [];\n" + "all.push(1 as number, 2);\n" * 6000 + "\nall.x.y;"
-    assert place(await world.error(code, language="typescript")) == (6003, 1)
+    code = "const all: number[] = [];\n" + "all.push(1 as number, 2);\n" * 2000 + "\nall.x.y;"
+    assert place(await world.error(code, language="typescript")) == (2003, 1)
 
 
 BLAMED = [
@@ -324,13 +334,84 @@ HINTS = [
     ("SELECT name FROM users WHERE id = 1", "SQL"),
     ("def f(x):\n    return x", "Python"),
     ("Please list all the open issues for me.", "prose"),
-]
+    ("ls -la", "shell command"),
+    ("export TOKEN=x; ./run.sh", "shell command"),
+    ("```bash\nls -la\n```", "shell command"),
+    ("try:\n    x = 1\nexcept Exception:\n    pass", "Python"),
+    ("import os, sys", "Python"),
+    ("name: build\non: push\njobs:\n  - test", "YAML"),
+    ("diff --git a/x b/x\n+new", "a diff"),
+    ("fn main() { run() }", "another programming language"),
+    ("list all issues", "prose"),
+    ("Öffne die Datei, bitte.", "prose"),
+    ("请列出所有未解决的问题。", "prose"),
+    ("Result", "must be a JavaScript"),
+    ("# a comment\nreturn 1", "write //"),
+    ("Here is the code\n```js\nreturn 1\n```", "prose"),
+    ("```js\nreturn 1\n```\nIt gives one.", "code alone"),
+    ("```js\nlet a = 1\n```\n```js\na\n```", "code alone"),
+    ("const a: number = 1; a", 'language "typescript"'),
+    ("return {a: 1}.a as number", 'language "typescript"'),
+    ("@logged class A {}", "Decorators"),
+    ("return <b>{1}</b>", "JSX"),
+    ("const a = 1; ({a}); {a: a, b: 2}", "parentheses"),
+    ("const s = \u201chi\u201d", "typographic"),
+    ("let a\u200bb = 1", "U+200B"),
+    ("export default async function main(input) { return 1 }", "leave out `export default`"),
+    ("module.exports = 5", "return it"),
+    ("const a = {a: True}; a", "write true"),
+    ("async function main() { return 1 }\nconst other = 2;", "main is never called"),
+    ("console.log(1)", "is not its value"),
+    ("[1].forEach(async n => { await tools.stub.echo({n}) })", "no value"),
+    ("return params.id", "global input"),
+    ("await callTool('stub', 'echo', {})", "Did you mean call_tool?"),
+    ("await mcp.call('stub', 'echo', {})", "await tools.<server>.<tool>({...})"),
+    ("await my_server.add({a: 1, b: 2})", 'await tools["my-server"].add({'),
+    ("await stub__add({a: 1})", "await tools.stub.add({a: 1, b: 1})"),
+    ("await mcp__my_server__list_items({})", 'tools["my-server"]["list.items"]({'),
+    ("await tools['stub:add']({a: 1})", "write await tools.stub.add({...})"),
+    ("await tools.my_server_echo({a: 1})", 'write await tools["my-server"].echo({...})'),
+    ("await tools.call_tool('stub', 'add', {})", "global of its own"),
+    ("await tools('stub', 'add', {})", "await tools.<server>.<tool>"),
+    ("await tools.stub('add', {})", "await tools.<server>.<tool>"),
+    ("(await tools.stub.echo({a: 1})).content[0].text", "already parsed"),
+    ("JSON.parse(await tools.stub.echo({a: 1}))", "parsed already"),
+    ("call_tool('stub', 'echo', {}).then(r => r)", "no promise"),
+    ("call_tool('stub:echo', {a: 1}).result.a", 'call_tool("stub", "echo", args)'),
+    ("const r = call_tool('stub', 'fail', {message: 'not found'}); return r.result", "TOOL_ERROR: not found. Look at res.ok"),
+    ("`${tools.stub.echo({})}`", "write await tools.stub.echo"),
+    ("for (const x of tools.stub.echo({})) x", "write await tools.stub.echo"),
+    ("search_tools('x').length", "(await search_tools(…)).length"),
+    ("[tools.stub.echo({})]", "await Promise.all"),
+    ("const r = call_tool('stub', 'fail', {message: 'gone'}); throw new Error(r.error)", "TOOL_ERROR: gone"),
+]  # fmt: skip
 
 
 @pytest.mark.req("REQ-HAS-10", "REQ-HAS-11", "REQ-HAS-12", "REQ-HAS-13", "REQ-HAS-14")
 @pytest.mark.parametrize(("code", "hint"), HINTS)
 async def test_what_cannot_be_had_says_what_to_do(world, code, hint):
     assert hint in (await world.error(code))["message"]
+
+
+def test_what_is_looked_for_in_a_source_takes_time_in_proportion_to_it():
+    shapes = ["a\n{}a b", "```\n{}", "def f({}", "{}", "function main{}"]
+    began = time.process_time()
+    for shape, filling in product(shapes, ["\n", " ", "`", "{ ", ")", "=<a ", "using ", "- a\n"]):
+        source = shape.format(filling * (2**18 // len(filling)))
+        plain(unfenced(source))
+        for code, message in [
+            ("SYNTAX_ERROR", "SyntaxError: Unexpected token ':'"),
+            ("RUNTIME_ERROR", "ReferenceError: a is not defined"),
+            ("SERIALIZATION_ERROR", f"x: {hints.UNDEFINED}"),
+        ]:
+            hints.advice(code, message, source, Catalog({}, 1))
+    assert time.process_time() - began < 5
+
+
+async def test_a_fence_says_what_language_it_is_in(world):
+    assert await world.value("```ts\nconst a: number = 1;\nreturn a\n```") == 1
+    error = await world.error("```ts\nconst a: number = 1;\n```", language="javascript")
+    assert error["code"] == "SYNTAX_ERROR"
 
 
 @pytest.mark.req("REQ-TYPED-11")

@@ -53,6 +53,7 @@ LAYERS = [
         "foreign",
         "typings",
         "hints",
+        "guesses",
     },
     {
         "sandbox",

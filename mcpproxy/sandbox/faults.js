@@ -42,7 +42,7 @@
     const places = all.filter((node) => node.type === type).map((node) => {
       const from = type === 'CallExpression' && node.callee.type === 'MemberExpression' ? node.callee.object.end : node.callee.start;
       return { node, from, to: node.arguments.length ? node.arguments[0].start : node.end };
-    }).filter(({ from, to }) => from <= at && at <= to);
+    }).filter(({ from, to }) => from - 1 <= at && at <= to);
     return places.sort((x, y) => y.from - x.from)[0]?.node.callee;
   }
 

@@ -121,10 +121,11 @@
     return { mode: 'wrapped', insert };
   }
 
+  const MODULES = /^'import' and 'export' may appear only .*/;
   const INVISIBLE = /^(Unexpected character) '([\p{C}\p{Z}])'$/u;
   function failure(error) {
     if (!(error instanceof SyntaxError)) return { error: 'the source is nested too deeply to be parsed', offset: null };
-    const message = error.message.replace(/ \(\d+:\d+\)$/, '');
+    const message = error.message.replace(/ \(\d+:\d+\)$/, '').replace(MODULES, 'import and export belong to modules, and this is a script');
     return { error: message.replace(INVISIBLE, (_, what, character) => `${what} U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}`), offset: error.pos };
   }
 

@@ -34,9 +34,12 @@ SECONDS = 10.0
 
 HEAD, TAIL = "async function __script() {", "}"
 IMPORT_TYPE = re.compile(
-    r"^[ \t]*import\s+type\b[^;'\"]*(?:from\s*)?['\"][^'\"\n]*['\"];?", re.MULTILINE
+    r"^[ \t]*import\s+(?:type\b[^;'\"]*|\{\s*(?:type\s[\w\s$]+,?\s*)+\}\s*)(?:from\s*)?['\"][^'\"\n]*['\"];?",
+    re.MULTILINE,
 )
-EMPTY_EXPORT = re.compile(r"\n?export \{\};\n*\Z")
+EMPTY_EXPORT = re.compile(r"\A\s*export \{\};|\n?export \{\};\n*\Z")
+FUNCTION = re.compile(r"\s*(?:/[/*]|async\b|function\b)")
+"""How a source begins that may be one function without a name, which is no statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +188,8 @@ class Oxc:
             return {"text": EMPTY_EXPORT.sub("\n", self._run(source)), "refusal": None}
         except self._refusals as error:
             refusal = str(error)
-        for before, after in ((HEAD, f"\n{TAIL}"), ("(", "\n)")):
+        ways = [(HEAD, f"\n{TAIL}"), *([("(", "\n)")] if FUNCTION.match(source) else [])]
+        for before, after in ways:
             with suppress(*self._refusals):
                 text = self._run(before + IMPORT_TYPE.sub(_blank, source) + after)
                 return {"text": inner(text, before), "refusal": None}
@@ -254,4 +258,4 @@ def told(refusal: str) -> str:
     if "wasm backtrace" in refusal:
         return "the source is nested too deeply to be parsed"
     message = refusal.partition("\n")[0].removeprefix("source parse error in script.ts: ")
-    return message.partition("; ")[0][:500]
+    return message.partition("; ")[0].rstrip(".")[:500]

@@ -53,6 +53,9 @@ JOB = struct.Struct("!QQI4i")
 bytes; how many bytes of what follows are a program that is ready; the seed of its random numbers. Then
 the program and its input as JSON, or without one, JSON: source, language, compiled, refusal, input."""
 
+NOT_THERE_EITHER = re.compile("import|export|'@'")
+TYPED = '. This is TypeScript: send it with language "typescript"'
+
 OUT_OF_MEMORY = 86
 """Exit status of a process that could not even say that its memory was used up."""
 
@@ -308,8 +311,11 @@ class Run:
 
     def _fault(self, found: dict[str, Any]) -> tuple[str, str]:
         """What the parser finds wrong with the text, and a stack that says where."""
-        place = found["offset"]
-        return found["error"], "" if place is None else self._places.of_text(place)
+        place, message = found["offset"], found["error"]
+        if self._job["language"] == "javascript" and not NOT_THERE_EITHER.search(message):
+            if self._parser.ask("explain", self._places.positions.source) == {}:
+                message += TYPED
+        return message, "" if place is None else self._places.of_text(place)
 
     def _bad_syntax(self, message: str, stack: str) -> bool:
         self._fail("syntax", f"SyntaxError: {message}", stack)
