@@ -6,6 +6,7 @@ import gc
 import os
 
 import pytest
+import warm
 from hypothesis import settings
 
 # Nobody's keyring is touched, whatever this machine has: not here, not in daemons that tests start.
@@ -21,6 +22,11 @@ gc.disable()  # until all is imported: there is nothing to find, and looking tak
 def pytest_collection_finish() -> None:
     gc.freeze()  # nor among what stays for good
     gc.enable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "numprocesses", None):
+        warm.address()  # one for all workers, ready when they have collected
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from asgi import Answer
 from daemon_process import open_process
-from running import KEY, PROGRAM, Serving
+from running import KEY, Serving
 from upstreams import STUB
 
 from mcpproxy.connections import BODY_SECONDS, HEAD_SECONDS, MOST_HEAD
@@ -527,7 +528,7 @@ def rows(heading: str) -> list[list[str]]:
 def test_the_commands_of_the_page_run_one_after_the_other(doors):
     place = doors.serving.home
     (place.folder / ".mcpproxy").symlink_to(place.folder)
-    environ = {**place.environ, "PATH": f"{PROGRAM.parent}:{place.environ['PATH']}"}
+    environ = {**place.environ, "PATH": warm.command(place.folder)}
     done = subprocess.run(
         ["sh", "-e", "-c", "".join(blocks("sh", PAGE.split("## Approvals")[0]))],
         env=environ, cwd=place.folder, capture_output=True, encoding="utf-8", timeout=30, check=False,

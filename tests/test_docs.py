@@ -16,8 +16,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import warm
 from daemon_process import open_process, stubs
-from running import PROGRAM
 
 from mcpproxy.errors import CALL_CODES, RETRYABLE
 from mcpproxy.rest.routing import STATUS
@@ -62,10 +62,7 @@ def serving():
         place = found.home
         (place.folder / ".mcpproxy").symlink_to(place.folder)
         # Commands find the daemon, which runs with another configuration than the usual one.
-        command = place.folder / "bin" / "mcpproxy"
-        command.parent.mkdir()
-        command.write_text(f'#!/bin/sh\nexec "{PROGRAM}" "$@" --config {place.config}\n', "utf-8")
-        command.chmod(0o700)
+        place.environ["PATH"] = warm.command(place.folder, "--config", place.config)
         (place.folder / "program.js").write_text("return input.n * 2\n", encoding="utf-8")
         place.script("double.js", "({ result: input.value * 2 })")
         place.script("typed.ts", "const x: number = 42; x")
@@ -121,9 +118,8 @@ def commands() -> Iterator[object]:
 @pytest.mark.parametrize(("words", "output"), list(commands()))
 def test_a_command_prints_what_stands_behind_it(serving, words, output):
     place = serving.home
-    environ = {**place.environ, "PATH": f"{place.folder}/bin:{place.environ['PATH']}"}
     done = subprocess.run(
-        ["sh", "-c", words], env=environ, cwd=place.folder, capture_output=True,
+        ["sh", "-c", words], env=place.environ, cwd=place.folder, capture_output=True,
         encoding="utf-8", timeout=30, check=False,
     )  # fmt: skip
     printed = done.stdout.replace(str(place.folder / ".mcpproxy"), "/home/me/.mcpproxy")

@@ -69,10 +69,10 @@ def test_mcp_is_behind_the_same_door(serving, path):
 
 
 @contextmanager
-def hanging(serving):
+def hanging(serving, code=HANG):
     """The connection of a client that waits for a script that never ends."""
     with closing(serving.connect(local=True)) as connection:
-        body = json.dumps({"code": HANG, "options": {"timeout_ms": 600_000}})
+        body = json.dumps({"code": code, "options": {"timeout_ms": 600_000}})
         connection.request("POST", "/api/v1/code/exec", body, {"Content-Type": "application/json"})
         serving.await_line("it runs")
         yield connection
@@ -98,7 +98,8 @@ def test_a_client_that_hangs_up_ends_its_script_and_frees_its_place(serving):
 @pytest.mark.req("REQ-REST-10", "REQ-CODE-19")
 def test_a_busy_pool_is_a_503():
     settings = {"code_execution_pool_size": 1, "code_execution_queue_timeout_ms": 1000}
-    with home(**settings) as place, place.serving() as small, hanging(small):
+    idle = "console.log('it runs'); await sleep(600_000)"
+    with home(**settings) as place, place.serving() as small, hanging(small, idle):
         answer = small.ask("POST", "/api/v1/code/exec", {"code": "1"})
     assert (answer.status, answer.body["error"]["code"]) == (503, "POOL_BUSY")
     assert answer.headers["retry-after"] == "1"

@@ -9,7 +9,8 @@ import runpy
 import subprocess
 from pathlib import Path
 
-from running import PROGRAM, home
+import warm
+from running import home
 
 from mcpproxy import asking, settings
 from mcpproxy.paths import server_log
@@ -36,7 +37,7 @@ def test_its_commands_run_one_after_the_other(tmp_path):
     environ = {
         "HOME": str(tmp_path),
         "PYTHON_KEYRING_BACKEND": os.environ["PYTHON_KEYRING_BACKEND"],
-        "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}",
+        "PATH": warm.command(tmp_path),
         "MCPPROXY_LISTEN": "127.0.0.1:0",
         "XDG_STATE_HOME": str(tmp_path / "state"),
     }

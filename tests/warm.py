@@ -6,23 +6,65 @@ command had been typed: its arguments, environment, folder and pipes are its own
 
 from __future__ import annotations
 
-import io
-import multiprocessing
+import atexit
 import os
+import select
+import shlex
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.reduction import DupFd
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["mcpproxy.serve", "mcpproxy.cli.code", "mcpproxy.cli.stdio"])
-COMPILED = Path(__file__).with_name("__pycache__") / "oxc"
-"""For what OXC compiles to, which takes nearly a second of CPU: all daemons share it, those of later runs too."""
+import warmed
+from warmed import COMPILED as COMPILED
+
 COMPILED.mkdir(parents=True, exist_ok=True)
+ADDRESS = "MCPPROXY_TESTS_WARM"
+"""The variable by which the processes of one run find the one that forks."""
+
+
+def address() -> str:
+    """Where to ask. It forks for this process and all below it, and ends with this one."""
+    if ADDRESS not in os.environ:
+        folder = tempfile.mkdtemp(prefix="mp-")
+        os.environ[ADDRESS] = f"{folder}/warm.sock"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(os.environ[ADDRESS])
+            listener.listen(64)
+            number = listener.fileno()
+            server = subprocess.Popen(
+                [sys.executable, "-P", warmed.__file__, str(number)],
+                stdin=subprocess.PIPE,
+                pass_fds=[number],
+            )
+
+        @atexit.register
+        def end() -> None:
+            assert server.stdin is not None
+            server.stdin.close()
+            server.wait()
+            shutil.rmtree(folder)
+
+    return os.environ[ADDRESS]
+
+
+def command(folder: Path, *words: str | Path) -> str:
+    """Put a `mcpproxy` for shells into `folder`, which gets these words as well; gives their PATH."""
+    quoted = shlex.join(map(str, [sys.executable, "-I", "-S", warmed.__file__, address()]))
+    program = folder / "mcpproxy"
+    program.write_text(
+        f'#!/bin/sh\nexec {quoted} "$@" {shlex.join(map(str, words))}\n', encoding="utf-8"
+    )
+    program.chmod(0o700)
+    return f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
 def share_compiled(state: Path) -> None:
@@ -57,26 +99,34 @@ class Process:
                 theirs.append(ends[number != 0])
                 mine = os.fdopen(ends[number == 0], "rb" if number else "wb", buffering=-1)
                 setattr(self, name, mine)
-        self._process = SERVER.Process(
-            target=_run,
-            args=([*map(str, words)], dict(environ), str(folder), [*map(DupFd, theirs)]),
-        )
-        self._process.start()
+        line = socket.socket(socket.AF_UNIX)
+        line.connect(address())
+        warmed.ask(line, [*map(str, words)], environ, str(folder), theirs)
         for descriptor in theirs:
             os.close(descriptor)
-        assert self._process.pid is not None
-        self.pid: int = self._process.pid
+        self._line = line.detach()
+        weakref.finalize(self, os.close, self._line)
+        self._reading = threading.Lock()
+        self.returncode: int | None = None
+        self.pid = self._answer()
 
-    @property
-    def returncode(self) -> int | None:
-        return self._process.exitcode
+    def _answer(self) -> int:
+        text = b""
+        while not text.endswith(b"\n"):
+            more = os.read(self._line, 1)
+            assert more, "the process that forks has ended"
+            text += more
+        return int(text)
 
-    def poll(self) -> int | None:
-        return self._process.exitcode
+    def poll(self, timeout: float | None = 0) -> int | None:
+        if self.returncode is None and select.select([self._line], [], [], timeout)[0]:
+            with self._reading:
+                if self.returncode is None:
+                    self.returncode = self._answer()
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        self._process.join(timeout)
-        if (code := self._process.exitcode) is None:
+        if (code := self.poll(timeout)) is None:
             raise subprocess.TimeoutExpired("mcpproxy", timeout or 0)
         return code
 
@@ -111,21 +161,3 @@ class Process:
                 raise
             out, errors = (future.result(timeout) for future in said)
         return out, errors
-
-
-def _run(words: list[str], environ: dict[str, str], folder: str, streams: list[Any]) -> None:
-    """What a new process does; it ends as the command does."""
-    for number, stream in enumerate(streams):
-        descriptor = stream.detach()
-        os.dup2(descriptor, number)
-        os.close(descriptor)
-    sys.stdin = io.TextIOWrapper(os.fdopen(0, "rb"), encoding="utf-8")
-    sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb"), encoding="utf-8")
-    sys.stderr = io.TextIOWrapper(os.fdopen(2, "wb", 0), encoding="utf-8", write_through=True)
-    os.environ.clear()
-    os.environ.update(environ)
-    os.chdir(folder)
-    sys.argv = words
-    from mcpproxy.cli import main
-
-    main(prog_name="mcpproxy")
