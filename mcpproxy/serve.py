@@ -7,6 +7,7 @@ second at once.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gc
 import logging
@@ -42,6 +43,12 @@ ANSWER_SECONDS = 0.2
 
 GRACE_SECONDS = 1
 """For requests under way after that. Whoever still sends or reads then is cut off."""
+
+
+ELSEWHERE = "; data_dir in the configuration takes the state elsewhere"
+
+ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound to it
+"""Where a client on this machine finds who listens on every address."""
 
 
 class InTheWay(ProxyError):
@@ -145,10 +152,13 @@ def announce(daemon: Daemon, tcp: socket.socket) -> None:
         "" if daemon.settings.anonymous_mcp else WITH_KEY,
     )
     if not daemon.settings.loopback:
-        logger.warning("it can be reached from the network, by whoever has a key or a token")
+        logger.warning(
+            "it can be reached from the network, by whoever has a key or a token, under the names in trusted_hosts"
+        )
 
 
 def url(host: str, port: int) -> str:
+    host = ANY_ADDRESS.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -257,8 +267,9 @@ def tcp_listener(host: str, port: int) -> Iterator[socket.socket]:
         listener.setblocking(False)
     except OSError as error:
         listener.close()
+        taken = "stop what uses it, or " if error.errno == errno.EADDRINUSE else ""
         raise InTheWay(
-            f"can't listen on {host}:{port}: {error.strerror}; stop what uses it, or choose another with --listen HOST:PORT"
+            f"can't listen on {host}:{port}: {error.strerror}; {taken}choose another with --listen HOST:PORT"
         ) from error
     with listener:
         yield listener
@@ -276,7 +287,9 @@ def unix_listener(path: Path) -> Iterator[socket.socket]:
             path.unlink(missing_ok=True)
             listener.bind(str(path))
         except OSError as error:
-            raise SettingsError(f"no socket can be made at {path}: {error.strerror}") from error
+            raise SettingsError(
+                f"no socket can be made at {path}: {error.strerror}{ELSEWHERE}"
+            ) from error
         finally:
             os.umask(previous)
         listener.listen(1024)
@@ -299,7 +312,7 @@ def sole(places: Places) -> Iterator[None]:
         private_directory(places.socket.parent)
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise SettingsError(f"the state of the daemon can't be kept: {error}") from error
+        raise SettingsError(f"the state of the daemon can't be kept: {error}{ELSEWHERE}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -339,7 +352,7 @@ def set_up_logs(level: str, file: Path | None) -> None:
                 )
             )
         except OSError as error:
-            raise SettingsError(f"the log can't be written: {error}") from error
+            raise SettingsError(f"the log can't be written: {error}{ELSEWHERE}") from error
     for handler in handlers:
         handler.setFormatter(layout)
         handler.addFilter(logs.Marked())

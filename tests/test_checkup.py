@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -38,6 +39,13 @@ def test_files_that_others_may_read_are_named_with_the_command_that_closes_them(
     assert wrong(checkup.files(ours)) == []
 
 
+def test_a_place_where_nothing_can_be_kept_is_named(ours):
+    assert wrong(checkup.state(ours)) == []
+    (ours.state / "file").touch()
+    (found,) = wrong(checkup.state(replace(ours, state=ours.state / "file" / "state")))
+    assert "no directory" in found.what and "data_dir" in found.remedy
+
+
 def test_stored_scripts_that_nobody_can_call_are_named(ours):
     ours.scripts.mkdir()
     for name in ("good.js", "twice.js", "twice.ts"):
@@ -55,6 +63,8 @@ def test_an_address_that_is_taken_is_found_before_a_daemon_wants_it():
         (found,) = wrong(checkup.port(settings))
     assert "can't listen" in found.what and "--listen" in found.remedy
     assert wrong(checkup.port(settings)) == []
+    (found,) = wrong(checkup.port(Settings(listen="192.0.2.1:0")))  # of nobody's machine
+    assert "--listen" in found.remedy and "stop what uses it" not in found.remedy
 
 
 def test_a_server_is_wrong_only_when_somebody_has_to_do_something():

@@ -77,6 +77,7 @@ def invoke(*words):
         (["--code", "1", "--timeout", "5"], {"code": "1", "options": {"timeout_ms": 5}}),
         (["--code", "1", "--max-tool-calls", "0"], {"code": "1", "options": {"max_tool_calls": 0}}),
         (["--code", "1", "--allowed-servers", "a, b"], {"code": "1", "options": {"allowed_servers": ["a", "b"]}}),
+        (["--code", "1", "--allowed-servers", "a", "--allowed-servers", "b"], {"code": "1", "options": {"allowed_servers": ["a", "b"]}}),
     ],
 )  # fmt: skip
 def test_only_what_was_given_is_sent(sent, words, body):
@@ -92,6 +93,7 @@ def test_only_what_was_given_is_sent(sent, words, body):
     [
         ("a.js", [], {}),
         ("a.ts", [], {"language": "typescript"}),
+        ("a.mts", [], {"language": "typescript"}),
         ("a.ts", ["--language", "javascript"], {"language": "javascript"}),
         ("a", [], {}),
     ],
@@ -101,6 +103,18 @@ def test_a_file_is_sent_byte_for_byte_with_its_language(sent, tmp_path, name, mo
     (tmp_path / name).write_bytes(source.encode())
     assert invoke("--file", str(tmp_path / name), *more).exit_code == 0
     assert sent == [{"code": source, **expected}]
+
+
+@pytest.mark.parametrize(
+    ("words", "body"),
+    [
+        (["--file", "-"], {"code": '{"a": 1}'}),
+        (["--code", "1", "--input-file", "-"], {"code": "1", "input": {"a": 1}}),
+    ],
+)
+def test_stdin_can_be_the_file(sent, words, body):
+    done = CliRunner().invoke(main, ["code", "exec", *words], input='{"a": 1}')
+    assert (done.exit_code, sent) == (0, [body])
 
 
 @pytest.mark.req("REQ-CLI-06")
@@ -132,6 +146,7 @@ def test_an_input_file_may_have_a_byte_order_mark(sent, tmp_path):
         (["--code", "1", "--input-file", "/no/such.json"], "No such file"),
         (["--file", "/no/such.js"], "No such file"),
         (["--file", "/"], "directory"),
+        (["--file", "/dev/null"], "empty"),
         (["--code", "1", "--timeout", "0"], "--timeout"),
         (["--code", "1", "--timeout", "600001"], "--timeout"),
         (["--code", "1", "--timeout", "soon"], "--timeout"),
@@ -196,7 +211,7 @@ def test_a_lone_surrogate_is_printed_as_its_escape(sent, monkeypatch):
 def test_a_command_with_closed_streams_has_them_lead_nowhere(closed):
     code = (
         "import os, socket, sys; from mcpproxy.cli import telling; telling.open_streams();"
-        "telling.show_json({}); os._exit(0 if socket.socket().fileno() > 2 else 1)"
+        "telling.show_json({}); sys.stdin.read(); os._exit(0 if socket.socket().fileno() > 2 else 1)"
     )
     shut = " ".join(f"{each}>&-" for each in closed)
     assert (

@@ -315,3 +315,4 @@ def test_the_first_line_is_a_command_that_works(caplog, settings, keyed, open_to
 def test_an_ipv6_address_is_written_in_brackets():
     assert url("::1", 80) == "http://[::1]:80"
     assert url("127.0.0.1", 80) == "http://127.0.0.1:80"
+    assert (url("0.0.0.0", 80), url("::", 80)) == ("http://127.0.0.1:80", "http://[::1]:80")

@@ -52,6 +52,16 @@ def files(places: Places) -> Iterator[Finding]:
         yield Finding("the configuration and the state are this user's alone")
 
 
+def state(places: Places) -> Iterator[Finding]:
+    """Whether there is, or can be, a place for the state."""
+    above = next(each for each in (places.state, *places.state.parents) if each.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        yield Finding(
+            f"nothing can be kept in {places.state}: {above} is no directory that can be written to",
+            "mend that, or set data_dir in the configuration",
+        )
+
+
 def listed(directory: Path) -> list[Path]:
     try:
         return sorted(directory.iterdir())

@@ -16,6 +16,7 @@ from mcpproxy.cli.telling import FAILED, INTERRUPTED, refuse, show_json
 
 SPARE_SECONDS = 10.0
 MAX_TIMEOUT_MS = 600_000
+TYPESCRIPT = (".ts", ".mts", ".cts")
 
 
 @click.group()
@@ -28,7 +29,7 @@ code.add_command(cache)
 
 @code.command("exec")
 @click.option("--code", "source", metavar="TEXT", help="JavaScript or TypeScript to run.")
-@click.option("--file", metavar="FILE", help="File to run; .ts is TypeScript.")
+@click.option("--file", metavar="FILE", help="File to run, - is stdin; .ts is TypeScript.")
 @click.option("--script", metavar="NAME", help="Name of a stored script.")
 @click.option(
     "--language",
@@ -36,7 +37,7 @@ code.add_command(cache)
     help="Language of --code or --file.",
 )
 @click.option("--input", "given", metavar="JSON", help="Input data, a JSON object.")
-@click.option("--input-file", metavar="FILE", help="File that holds the input data.")
+@click.option("--input-file", metavar="FILE", help="File that holds the input data; - is stdin.")
 @click.option(
     "--timeout",
     type=click.IntRange(1, MAX_TIMEOUT_MS),
@@ -50,7 +51,10 @@ code.add_command(cache)
     help="Most tool calls; 0 is any number.",
 )
 @click.option(
-    "--allowed-servers", metavar="A,B", help="Servers that may be called; all when not given."
+    "--allowed-servers",
+    multiple=True,
+    metavar="A,B",
+    help="Servers that may be called; all when not given.",
 )
 @click.option(
     "--description",
@@ -68,7 +72,7 @@ def execute(
     input_file: str | None,
     timeout: int | None,
     max_tool_calls: int | None,
-    allowed_servers: str | None,
+    allowed_servers: tuple[str, ...],
     description: str | None,
     log_level: str | None,
     config: str | None,
@@ -83,7 +87,9 @@ def execute(
         refuse("give --input or --input-file, not both")
     if file is not None:
         source = text_of(file, "--file")
-        language = language or ("typescript" if file.endswith(".ts") else None)
+        if not source:
+            refuse(f"there is nothing to run: --file {file} is empty")
+        language = language or ("typescript" if Path(file).suffix in TYPESCRIPT else None)
     data: dict[str, Any] | None = None
     if given is not None:
         data = json_object(given, "--input")
@@ -92,7 +98,7 @@ def execute(
     options = {
         "timeout_ms": timeout,
         "max_tool_calls": max_tool_calls,
-        "allowed_servers": None if allowed_servers is None else names(allowed_servers),
+        "allowed_servers": names(",".join(allowed_servers)) if allowed_servers else None,
     }
     body = {
         "code": source,
@@ -120,8 +126,10 @@ def names(text: str) -> list[str]:
 
 
 def text_of(file: str, option: str) -> str:
+    """The text of a file, or of stdin, with its line ends as they are. Leaves where there is none."""
     try:
-        return Path(file).read_bytes().decode()  # with its line ends as they are
+        found = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return found.decode()
     except OSError as error:
         refuse(f"{option} {file}: {error.strerror}")
     except UnicodeDecodeError:

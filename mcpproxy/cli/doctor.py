@@ -39,6 +39,7 @@ def examine(config: str | None) -> list[Finding]:
     findings += [Finding(f"configuration: {text}", f"edit {file}") for text in loaded.warnings]
     findings += packs(loaded.settings)
     findings += documents(loaded.settings)
+    findings += checkup.state(loaded.places)
     findings += checkup.files(loaded.places)
     findings += checkup.scripts(loaded.places)
     findings += anyio.run(sandbox, loaded.settings)

@@ -31,6 +31,8 @@ def open_streams() -> None:
     while (spare := os.open(os.devnull, os.O_RDWR)) <= STDERR:
         pass
     os.close(spare)
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
     elif isinstance(sys.stdout, io.TextIOWrapper):

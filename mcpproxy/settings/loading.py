@@ -131,8 +131,12 @@ def read(path: Path) -> str:
         raise SettingsError(
             f"there is no configuration at {path}: give another with --config"
         ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} can't be read: {error}") from error
+    except OSError as error:
+        raise SettingsError(f"{path} can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(
+            f"{path} can't be read: it is not UTF-8, as byte {error.start} shows"
+        ) from error
 
 
 def parse(path: Path, text: str) -> dict[str, Any]:

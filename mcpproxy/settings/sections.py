@@ -272,6 +272,6 @@ def _is_address(host: str) -> bool:
 def split_listen(listen: str) -> tuple[str, int]:
     """Host and port of "HOST:PORT", ":PORT" and "[::1]:PORT". Raises `ValueError`."""
     host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
+    if not (colon and port.isascii() and port.isdecimal() and int(port[:6]) <= 65535):
         raise ValueError(f'must be HOST:PORT such as "127.0.0.1:8080", not "{listen}"')
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
