@@ -19,8 +19,8 @@ from asgi import Client, ask, http
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import KEY, home
-from test_fleet import until
 from test_journal import KEEP, a_record
+from upstreams import until
 
 from mcpproxy.journal import feed, reading
 from mcpproxy.journal.feed import Feed

@@ -10,8 +10,7 @@ import anyio
 import anyio.from_thread
 import pytest
 from packs import put, shell
-from test_fleet import refused, until
-from upstreams import stub, wanted
+from upstreams import refused, stub, until, wanted
 
 from mcpproxy import baseline
 from mcpproxy.baseline import open_baseline

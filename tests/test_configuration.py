@@ -13,8 +13,7 @@ import pytest
 from asgi import ask
 from fakes import no_journal
 from running import home
-from test_fleet import until
-from upstreams import STUB
+from upstreams import STUB, until
 
 from mcpproxy import admin, jsonc, settings
 from mcpproxy.configuration import Configuration, differences

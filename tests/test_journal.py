@@ -13,7 +13,7 @@ import pytest
 from fakes import catalog
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_fleet import until
+from upstreams import until
 
 from mcpproxy.errors import CallError
 from mcpproxy.journal import writer

@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pytest
 from apis import document, open_document, put, read
 from packs import serving_site
-from test_fleet import until
 from test_toolpack_http import Site
+from upstreams import until
 
 from mcpproxy.catalog import Tool
 from mcpproxy.upstream.files import Bad

@@ -12,9 +12,8 @@ import pytest
 from apis import document, put
 from click.testing import CliRunner
 from packs import ENVIRON, serving_site
-from test_fleet import until
 from test_toolpack_http import Site
-from upstreams import wanted
+from upstreams import until, wanted
 from warm import share_compiled
 
 from mcpproxy import jsonc, settings

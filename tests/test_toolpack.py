@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 from packs import ECHO, ENVIRON, cli, open_tools, put, shell, tool
-from test_fleet import alive, until
+from upstreams import alive, until
 
 from mcpproxy.upstream.failure import Failure
 from mcpproxy.upstream.toolpack import processes, source

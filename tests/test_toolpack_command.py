@@ -12,9 +12,8 @@ import anyio
 import pytest
 from click.testing import CliRunner
 from packs import ENVIRON, cli, open_tools, put, serving_site
-from test_fleet import until
 from test_toolpack_http import Site
-from upstreams import wanted
+from upstreams import until, wanted
 
 from mcpproxy import jsonc
 from mcpproxy.cli import main

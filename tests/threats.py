@@ -181,10 +181,10 @@ THREATS: dict[str, tuple[str, ...]] = {
     ),
     # a server behind us
     "U1": (
-        "test_fleet::test_a_response_that_breaks_the_protocol_fails_its_call_at_once",
+        "test_fleet_calls::test_a_response_that_breaks_the_protocol_fails_its_call_at_once",
         "test_pipes::test_a_message_that_is_too_long_ends_the_stream_and_says_so",
         "test_pipes::test_noise_without_end_leaves_others_their_turn_and_is_not_all_logged",
-        "test_fleet::test_a_second_answer_to_a_call_is_nobodys",
+        "test_fleet_calls::test_a_second_answer_to_a_call_is_nobodys",
     ),
     "U2": (
         "test_fleet::test_a_server_sees_its_settings_and_little_else",
@@ -192,8 +192,8 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_secrets::test_a_reference_to_a_secret_is_resolved_for_its_server_alone",
     ),
     "U3": (
-        "test_fleet::test_a_call_that_takes_too_long_is_given_up_and_says_that_its_outcome_is_unknown",
-        "test_fleet::test_a_server_that_says_nothing_is_given_up_after_its_init_timeout",
+        "test_fleet_calls::test_a_call_that_takes_too_long_is_given_up_and_says_that_its_outcome_is_unknown",
+        "test_fleet_endings::test_a_server_that_says_nothing_is_given_up_after_its_init_timeout",
     ),
     "U4": (
         "test_typings::test_hostile_schemas_end",
@@ -209,8 +209,8 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_logins::test_a_token_goes_to_the_address_it_was_given_for_and_is_gone_after_a_logout",
     ),
     "U5": (
-        "test_fleet::test_no_process_is_left_when_the_fleet_has_closed",
-        "test_fleet::test_a_child_and_its_own_die_with_a_daemon_that_is_killed",
+        "test_fleet_endings::test_no_process_is_left_when_the_fleet_has_closed",
+        "test_fleet_endings::test_a_child_and_its_own_die_with_a_daemon_that_is_killed",
     ),
     # a server or an entry that nobody has approved
     "A1": (
