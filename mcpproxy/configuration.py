@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import anyio
-from watchfiles import awatch
 
 from mcpproxy import entries, settings
 from mcpproxy.errors import SettingsError
 from mcpproxy.paths import signature
 from mcpproxy.settings import Loaded, Settings
+from mcpproxy.watching import watch
 
 logger = logging.getLogger(__name__)
 
@@ -27,10 +27,6 @@ RESTART = (
     "activity_enabled", "logging",
 )  # fmt: skip
 """Settings that what is open already was made with."""
-DEBOUNCE_MS = 300
-"""Longest time in which changes are taken together; 50 ms without one end it."""
-LOOK_MS = 5000
-"""Between looks at the file where nobody tells us of changes, as on some network file systems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,27 +110,14 @@ class Configuration:
     async def watch(self) -> None:
         """Read the file anew whenever it changes, for ever."""
         folders = {self._path.parent, self._path.resolve().parent}
-        stop = anyio.Event()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_set_at_end, stop)
-            try:
-                await self._look()  # it may have changed since it was read at the start
-                async for _ in awatch(
-                    *folders,
-                    watch_filter=None,
-                    debounce=DEBOUNCE_MS,
-                    rust_timeout=LOOK_MS,
-                    yield_on_timeout=True,
-                    recursive=False,
-                    stop_event=stop,
-                ):
-                    await self._look()
-            except (OSError, RuntimeError) as error:
-                logger.warning(
-                    "changes of %s are not noticed: %s; make them known with POST /api/v1/config/apply",
-                    self._path,
-                    error,
-                )
+        try:
+            await watch(self._look, *folders)
+        except (OSError, RuntimeError) as error:
+            logger.warning(
+                "changes of %s are not noticed: %s; make them known with POST /api/v1/config/apply",
+                self._path,
+                error,
+            )
 
     async def _look(self) -> None:
         if signature(self._path) == self._seen:
@@ -170,11 +153,3 @@ def differences(before: Settings, after: Settings) -> list[str]:
     return found + [
         f"mcpServers.{name}" for name in {**old, **new} if old.get(name) != new.get(name)
     ]
-
-
-async def _set_at_end(event: anyio.Event) -> None:
-    """The thread that waits for changes can't be cancelled, but it looks at this event."""
-    try:
-        await anyio.sleep_forever()
-    finally:
-        event.set()

@@ -11,7 +11,6 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
-import httpx2
 import pytest
 import uvicorn
 from mcp.server import Server
@@ -333,15 +332,14 @@ async def test_a_call_that_is_refused_for_a_while_says_for_how_long(tmp_path):
 )
 def test_a_pause_is_a_number_or_a_date(value, least, most):
     value = value() if callable(value) else value
-    found = retry_after(httpx2.Response(429, headers={"Retry-After": value}))
+    found = retry_after(429, value)
     assert found is not None and least <= found <= most
-    assert retry_after(httpx2.Response(500, headers={"Retry-After": value})) is None
+    assert retry_after(500, value) is None
 
 
-@pytest.mark.parametrize("value", ["", "soon", "-1", "1.5", "٣"])
+@pytest.mark.parametrize("value", [None, "", "soon", "-1", "1.5", "٣"])
 def test_what_is_no_pause_is_none(value):
-    headers = {b"Retry-After": value.encode()}
-    assert retry_after(httpx2.Response(429, headers=headers)) is None
+    assert retry_after(429, value) is None
 
 
 @pytest.mark.parametrize(("era", "left_out"), [("modern", True), ("legacy", False)])

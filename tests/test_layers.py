@@ -73,6 +73,7 @@ LAYERS = [
         "paths",
         "database",
         "tasks",
+        "watching",
         "errors",
         "envelopes",
         "jsonc",

@@ -19,7 +19,7 @@ from mcpproxy.cli.importing import import_servers
 from mcpproxy.cli.options import config_option, log_level_option
 from mcpproxy.cli.secrets import secrets
 from mcpproxy.cli.serverlog import logs
-from mcpproxy.cli.telling import BAD_CONFIG, FAILED, open_streams, refuse, show_json
+from mcpproxy.cli.telling import BAD_CONFIG, FAILED, NO_DAEMON, open_streams, refuse, show_json
 from mcpproxy.cli.token import token
 from mcpproxy.cli.toolpack import toolpack
 from mcpproxy.cli.tools import tools
@@ -103,9 +103,7 @@ def status(config: str | None) -> None:
 
     daemon = find(config)
     if daemon is None:
-        click.echo(
-            "no daemon is running for this configuration; start one with: mcpproxy serve", err=True
-        )
+        click.echo(NO_DAEMON, err=True)
         sys.exit(FAILED)
     try:
         _, found = request(daemon, "GET", "/api/v1/status", timeout=10)

@@ -18,6 +18,7 @@ import click
 STDERR = 2
 FAILED, NOT_RUN, BAD_CONFIG, INTERRUPTED = 1, 2, 4, 130
 """It ran and failed; nothing was run; `serve` and `stdio` can't use the configuration; Ctrl-C."""
+NO_DAEMON = "no daemon is running for this configuration; start one with: mcpproxy serve"
 
 
 def refuse(message: str, status: int = NOT_RUN) -> NoReturn:

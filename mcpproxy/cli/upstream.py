@@ -11,7 +11,7 @@ import click
 
 from mcpproxy.cli.asking import ask
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.telling import FAILED, refuse, show_json, show_table, visible
+from mcpproxy.cli.telling import FAILED, NO_DAEMON, refuse, show_json, show_table, visible
 
 SERVERS = "/api/v1/servers"
 trusted_option = click.option(
@@ -178,7 +178,7 @@ def restart(name: str, output: str, config: str | None) -> None:
     """Connect a server anew, and say what came of it. Exit status 1 when it isn't there then."""
 
     def alone() -> NoReturn:
-        refuse("no daemon is running for this configuration; start one with: mcpproxy serve")
+        refuse(NO_DAEMON)
 
     found = ask(config, "POST", path_of(name, "restart"), alone)
     if found["state"] in ("ready", "lazy"):

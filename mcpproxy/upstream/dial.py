@@ -71,7 +71,8 @@ class Answered:
     async def note(self, response: httpx2.Response) -> None:
         if response.request.method == "POST" or response.status_code in (401, 403, 429):
             self.status = response.status_code if response.status_code >= 400 else None
-            self.pause = retry_after(response)
+            value = response.headers.get("retry-after")
+            self.pause = retry_after(response.status_code, value)
 
     def account(self, grant: Grant) -> str:
         if self.status in (401, 403) and (said := grant.account()):

@@ -276,7 +276,8 @@ class Link:
         lost = Lost("; ".join(filter(None, (told, account))))
         lost.wait = line.wanted_pause() if line else None
         if isinstance(why, httpx2.HTTPStatusError):
-            lost.wait = retry_after(why.response)
+            answer = why.response
+            lost.wait = retry_after(answer.status_code, answer.headers.get("retry-after"))
         raise lost from why
 
     def _said(self, why: BaseException) -> str:

@@ -38,15 +38,15 @@ def refusal(status: int) -> str:
     return STATUS.get(status, f"{kind} (HTTP {status})")
 
 
-def retry_after(response: httpx2.Response) -> float | None:
-    """The seconds that a 429 or 503 asks us to wait: a number, or a date (RFC 9110, 10.2.3)."""
-    value = response.headers.get("retry-after", "").strip()
-    if response.status_code not in (429, 503) or not value:
+def retry_after(status: int, value: str | None) -> float | None:
+    """The seconds that a 429 or 503 asks us to wait, by its Retry-After: a number, or a date (RFC 9110, 10.2.3)."""
+    value = (value or "").strip()
+    if status not in (429, 503) or not value:
         return None
     if value.isascii() and value.isdigit():
         return float(value[:9])
     try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+        return max(0.0, round(parsedate_to_datetime(value).timestamp() - time.time(), 1))
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import time
-from email.utils import parsedate_to_datetime
 from typing import Any
 
+from mcpproxy import jsonc
 from mcpproxy.redaction import Secrets
 from mcpproxy.upstream.failure import Failure
 from mcpproxy.upstream.fetching import Response
+from mcpproxy.upstream.reasons import retry_after
 
 Json = dict[str, Any]
 
@@ -46,12 +46,8 @@ def _text(response: Response) -> str | None:
 
 def _json(text: str) -> Any:
     """None for what isn't, or has what can't be passed on."""
-
-    def constant(name: str) -> Any:
-        raise ValueError(name)
-
     try:
-        found = json.loads(text, parse_constant=constant)
+        found = jsonc.strict(text)
         json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
@@ -71,23 +67,10 @@ def _refusal(response: Response, text: str | None) -> Failure:
     body: Any = text and (_json(text) or text[:PREVIEW])
     details: Json = {"status": response.status, "body": body or ""}
     message = f"it answered with HTTP {response.status}"
-    wait = retry_after(response)
+    wait = retry_after(response.status, response.headers.get("retry-after"))
     if wait is not None:
         details["retry_after_ms"] = int(wait * 1000)
         message += f" and asks to be called again in {wait:g} s"
     if response.status in (401, 403):
         message += "; its auth in the configuration may be missing or wrong"
     return Failure("EINTERNAL", message, details)
-
-
-def retry_after(response: Response) -> float | None:
-    """The seconds that a 429 or 503 asks us to wait: a number, or a date (RFC 9110, 10.2.3)."""
-    value = response.headers.get("retry-after", "").strip()
-    if response.status not in (429, 503) or not value:
-        return None
-    if value.isascii() and value.isdigit():
-        return float(value[:9])
-    try:
-        return max(0.0, round(parsedate_to_datetime(value).timestamp() - time.time(), 1))
-    except (ValueError, OverflowError, OSError):
-        return None

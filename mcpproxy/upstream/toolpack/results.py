@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from mcpproxy import jsonc
 from mcpproxy.upstream.failure import CODES, Failure
 from mcpproxy.upstream.fetching import Response
 from mcpproxy.upstream.toolpack.processes import Ended
@@ -65,12 +66,8 @@ def has_data(schema: Mapping[str, Any]) -> bool:
 
 def _json(raw: bytes) -> Any:
     """Raises `ValueError`."""
-
-    def constant(name: str) -> Any:
-        raise ValueError(f"{name} is no number of JSON")
-
     try:
-        found = json.loads(raw, parse_constant=constant)
+        found = jsonc.strict(raw)
         text = json.dumps(found, ensure_ascii=False)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error

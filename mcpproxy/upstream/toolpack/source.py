@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import anyio
 import anyio.to_thread
-from watchfiles import awatch
 
 from mcpproxy.catalog import running
 from mcpproxy.redaction import SECRETS
@@ -33,15 +32,12 @@ from mcpproxy.upstream.toolpack.endpoints import Endpoint
 from mcpproxy.upstream.toolpack.processes import run
 from mcpproxy.upstream.toolpack.reading import Pack, Tool
 from mcpproxy.upstream.toolpack.results import has_data, of_program, of_response, shown
+from mcpproxy.watching import LOOK_MS, watch
 
 logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
-DEBOUNCE_MS = 200
-"""Longest time in which changes are taken together; 50 ms without one end it."""
-LOOK_MS = 5000
-"""Between looks at the files where nobody tells us of changes, as on some network file systems."""
 MOST_ARGUMENTS = 256 * 2**10
 """Bytes of a prompt's arguments."""
 PROGRAMS = max(8, 4 * (os.cpu_count() or 1))
@@ -255,24 +251,15 @@ async def open_pack(
 
 async def _watch(source: PackSource, root: Path, announce: Announce) -> None:
     """Read the pack anew whenever its files change, for ever."""
-    stop = anyio.Event()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_set_at_end, stop)
-        said = ""
-        while True:
-            await _look(source, root, announce)
-            try:
-                async for _ in awatch(
-                    root, watch_filter=None, debounce=DEBOUNCE_MS, rust_timeout=LOOK_MS,
-                    yield_on_timeout=True, recursive=True, stop_event=stop,
-                ):  # fmt: skip
-                    await _look(source, root, announce)
-            except (OSError, RuntimeError) as error:
-                # the directory is away for a while, or the system has no more watches
-                if said != str(error):
-                    said = str(error)
-                    logger.info("%s is looked at every %g s: %s", root, LOOK_MS / 1000, error)
-            await anyio.sleep(LOOK_MS / 1000)
+    said = ""
+    while True:
+        try:
+            await watch(partial(_look, source, root, announce), root, recursive=True)
+        except (OSError, RuntimeError) as error:
+            if said != str(error):
+                said = str(error)
+                logger.info("%s is looked at every %g s: %s", root, LOOK_MS / 1000, error)
+        await anyio.sleep(LOOK_MS / 1000)
 
 
 async def _look(source: PackSource, root: Path, announce: Announce) -> None:
@@ -284,11 +271,3 @@ async def _look(source: PackSource, root: Path, announce: Announce) -> None:
         announce("tools")
     if prompts != source.prompts():
         announce("prompts")
-
-
-async def _set_at_end(event: anyio.Event) -> None:
-    """The thread that waits for changes can't be cancelled, but it looks at this event."""
-    try:
-        await anyio.sleep_forever()
-    finally:
-        event.set()

@@ -1,0 +1,42 @@
+"""Files that are looked at again whenever something changes about them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+from watchfiles import awatch
+
+from mcpproxy.tasks import open_tasks
+
+DEBOUNCE_MS = 300
+"""Longest time in which changes are taken together; 50 ms without one end it."""
+LOOK_MS = 5000
+"""Between looks at the files where nobody tells us of changes, as on some network file systems."""
+
+
+async def watch(
+    look: Callable[[], Awaitable[None]], *folders: Path, recursive: bool = False
+) -> None:
+    """Await `look` now, after each change in the folders, and every `LOOK_MS`, for ever.
+
+    Raises `OSError` and `RuntimeError` where a folder is away or the system has no more watches.
+    """
+    stop = anyio.Event()
+    async with open_tasks() as tasks:
+        tasks.start_soon(_set_at_end, stop)
+        await look()
+        async for _ in awatch(
+            *folders, watch_filter=None, debounce=DEBOUNCE_MS, rust_timeout=LOOK_MS,
+            yield_on_timeout=True, recursive=recursive, stop_event=stop,
+        ):  # fmt: skip
+            await look()
+
+
+async def _set_at_end(event: anyio.Event) -> None:
+    """The thread that waits for changes can't be cancelled, but it looks at this event."""
+    try:
+        await anyio.sleep_forever()
+    finally:
+        event.set()
