@@ -8,13 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import click
 import pytest
 import yaml
 from click.testing import CliRunner
 from running import below, gone, home
+from upstreams import STUB
 
 from mcpproxy.cli import local, main, telling
 from mcpproxy.cli.code import MAX_TIMEOUT_MS, patience
@@ -487,23 +487,18 @@ def test_an_empty_list_says_so_and_has_no_head():
 
 
 def test_alone_only_the_servers_that_the_script_calls_are_started(tmp_path):
-    stub = Path(__file__).with_name("stub_server.py")
     servers = [
         {
             "name": name,
             "command": "/bin/sh",
-            "args": ["-c", f"touch {tmp_path}/{name}; exec '{sys.executable}' -I -S '{stub}'"],
+            "args": ["-c", f"touch {tmp_path}/{name}; exec {sys.executable} -I -S {STUB}"],
         }
         for name in ("used", "unused")
     ]
-    config = tmp_path / "c.json"
-    config.write_text(
-        json.dumps({"mcpServers": servers, "data_dir": str(tmp_path / "s")}), encoding="utf-8"
+    code = (
+        "return [await tools.used.echo({a: 1}), call_tool('used', 'add', {a: 1, b: 2}).result.sum]"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "mcpproxy.cli", "code", "exec", "--config", str(config),
-         "--code", "return [await tools.used.echo({a: 1}), call_tool('used', 'add', {a: 1, b: 2}).result.sum]"],
-        capture_output=True, encoding="utf-8", check=False, timeout=50,
-    )  # fmt: skip
+    with home(mcpServers=servers) as place:
+        done = place.run("code", "exec", "--code", code)
     assert json.loads(done.stdout) == {"ok": True, "value": [{"a": 1}, 3]}, done.stderr
     assert [(tmp_path / name).exists() for name in ("used", "unused")] == [True, False]

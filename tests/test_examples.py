@@ -1,17 +1,23 @@
-"""The example scripts, run by name through a real daemon against the servers they are for."""
+"""The example programs, run by a real daemon with the example configuration against the servers they are for."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from daemon_process import open_process, over_http
-from two_calls_played import SERVERS, Agent, directly, in_two_calls, repository
+from daemon_process import over_http
+from pages import ROOT, blocks, page
+from running import home
+from two_calls_played import Agent, directly, in_two_calls, repository
 
-SCRIPTS = Path(__file__).parents[1] / "examples" / "scripts"
+from mcpproxy import jsonc
+
+SCRIPTS = ROOT / "examples" / "scripts"
 COMMITS = [
     ("Ada", "2026-01-05", "feat: first", {"a.txt": "1\n2\n", "b.txt": "1\n"}),
     ("Bob", "2026-02-10", "fix(api): say which field\n\nMessage: of a body", {"b.txt": "1\n2\n"}),
@@ -50,9 +56,13 @@ def repo(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def serving():
-    with open_process(mcpServers=SERVERS, code_execution_pool_size=2) as found:
-        shutil.copytree(SCRIPTS, found.home.folder / "scripts")
-        yield found
+    servers = jsonc.loads(page("examples/mcp_config.json"))["mcpServers"]
+    with home(mcpServers=servers, code_execution_pool_size=2) as place:
+        shutil.copytree(SCRIPTS, place.folder / "scripts")
+        # Where the quickstart finds their commands.
+        place.environ["PATH"] = f"{Path(sys.executable).parent}:{place.environ['PATH']}"
+        with place.serving() as found:
+            yield found
 
 
 @pytest.fixture
@@ -64,6 +74,21 @@ def run(serving):
         return reply["value"]
 
     return run
+
+
+def test_the_readmes_program_gives_what_stands_behind_it(serving):
+    readme = page("README.md")
+    reply = serving.execute(blocks(readme, "ts")[0], language="typescript")
+    del reply["request_id"]
+    assert reply == json.loads(blocks(readme, "json")[1])
+
+
+def test_the_quickstarts_program(serving, repo):
+    code = page("examples/quickstart.ts")
+    reply = serving.execute(code, language="typescript", input={"repo": str(repo)})
+    assert reply["ok"], reply
+    assert reply["value"]["commits"][0] == "Message: Tidy up"
+    assert len(reply["value"]["nine_in_utc"]) == 2
 
 
 def test_changelog(run, repo):

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import runpy
 import subprocess
-from pathlib import Path
 
 import warm
+from pages import ROOT, blocks, page
 from running import home
 
 from mcpproxy import asking, settings
 from mcpproxy.paths import server_log
 from mcpproxy.upstream import dial, link, living, pipes, stdio
 
-ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "servers.md").read_text(encoding="utf-8")
-
-
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+PAGE = page("docs/servers.md")
 
 
 def test_its_commands_run_one_after_the_other(tmp_path):
@@ -42,7 +36,7 @@ def test_its_commands_run_one_after_the_other(tmp_path):
         "XDG_STATE_HOME": str(tmp_path / "state"),
     }
     done = subprocess.run(
-        ["sh", "-e", "-c", "".join(blocks("sh"))],
+        ["sh", "-e", "-c", "".join(blocks(PAGE, "sh"))],
         env=environ, cwd=tmp_path, capture_output=True, encoding="utf-8", check=False, timeout=50,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -56,12 +50,12 @@ def test_its_commands_run_one_after_the_other(tmp_path):
 
 def test_its_configuration_is_valid(tmp_path):
     file = tmp_path / "c.json"
-    file.write_text(blocks("json")[0], encoding="utf-8")
+    file.write_text(blocks(PAGE, "json")[0], encoding="utf-8")
     loaded = settings.load(file, {})
     assert [each.name for each in loaded.settings.servers] == ["time", "github"]
     assert loaded.warnings == []
     assert "// comments are kept" in file.read_text(encoding="utf-8")
-    file.write_text(blocks("json")[1], encoding="utf-8")
+    file.write_text(blocks(PAGE, "json")[1], encoding="utf-8")
     loaded = settings.load(file, {})
     [wiki] = loaded.settings.servers
     assert wiki.oauth is not None and wiki.oauth.client_secret == "${keyring:WIKI_SECRET}"
