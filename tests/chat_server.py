@@ -6,15 +6,24 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
-TOOLS = TypeAdapter(list[ChatCompletionFunctionToolParam])
-MESSAGES = TypeAdapter(list[ChatCompletionMessageParam])
 Json = dict[str, Any]
+
+
+@cache
+def official() -> tuple[TypeAdapter[Any], TypeAdapter[Any]]:
+    """Lists of tools and of messages as the official client has them, which takes half a second to import."""
+    from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
+
+    return (
+        TypeAdapter(list[ChatCompletionFunctionToolParam]),
+        TypeAdapter(list[ChatCompletionMessageParam]),
+    )
 
 
 class ChatServer(ThreadingHTTPServer):
@@ -29,8 +38,9 @@ class ChatServer(ThreadingHTTPServer):
 
     def answer(self, asked: Json) -> Json:
         """Raises `ValidationError` for what isn't of the types that the official client has."""
-        TOOLS.validate_python(asked["tools"])
-        MESSAGES.validate_python(asked["messages"])
+        tools, messages = official()
+        tools.validate_python(asked["tools"])
+        messages.validate_python(asked["messages"])
         offered = {tool["function"]["name"] for tool in asked["tools"]}
         made = sum(message["role"] == "assistant" for message in asked["messages"])
         message: Json = {"role": "assistant", "content": asked["messages"][-1]["content"]}
