@@ -184,6 +184,11 @@ TYPESCRIPT = [
     ("export {};\nconst n: number = 7;\nn", 7),
     ("#!/usr/bin/env ts-node\nconst n: number = 8;\nreturn n", 8),
     ("using a: any = null;\nconst n: number = 9;\nn", 9),
+    (
+        "namespace A {\n  export const n = 5;\n}\nconst two: number = 2;\nnamespace B { export enum E { X = 3 } }\nreturn A.n + two + B.E.X",
+        10,
+    ),
+    ("import type { A } from 'a';\nnamespace N { export const n = 4 }\nN.n // as number", 4),
 ]
 
 
@@ -221,6 +226,8 @@ PLACES = [
     pytest.param("const a = [1];\nconst {b: {c}} = a;", "javascript", "RUNTIME_ERROR", (2, 7), id="taken apart"),
     pytest.param("const f = (x) => {\n  const [y] = x; return y };\nf(5)", "javascript", "RUNTIME_ERROR", (2, 9), id="taken apart in a function"),
     pytest.param("let a = 1;\n  throw 'text'", "javascript", "RUNTIME_ERROR", (2, 3), id="a text that is thrown"),
+    pytest.param("enum E { A }\nconst {a} = null as any;\nreturn 1", "typescript", "RUNTIME_ERROR", (2, 7), id="taken apart behind an enum"),
+    pytest.param("const one = 1;\nnamespace N {\n  export const f = (a: number) => { throw new Error(`${a}`) }\n}\nreturn N.f(one)", "typescript", "RUNTIME_ERROR", (3, 53), id="in a namespace under return"),
     pytest.param("if (input.a) throw 'one';\nthrow 'two'", "javascript", "RUNTIME_ERROR", (2, 1), id="one of two texts"),
     pytest.param("const o = {\n  get a() { null.x } };\no", "javascript", "SERIALIZATION_ERROR", (2, 13), id="in a getter of the result"),
     pytest.param("let a;\nawait search_tools(7)", "javascript", "RUNTIME_ERROR", (2, 7), id="a question that is refused"),

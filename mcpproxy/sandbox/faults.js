@@ -28,12 +28,8 @@
     return found;
   }
 
-  /** The innermost function around a place, or the program. An arrow function's first place is right before it. */
-  function around(program, at) {
-    let found = program;
-    for (const node of nodes(program)) if (FUNCTIONS.has(node.type) && node.start - 1 <= at && at < node.end) found = node;
-    return found;
-  }
+  /** The functions around a place, innermost first, and the program. An arrow function's first place is right before it. */
+  const around = (program, at) => [program, ...nodes(program).filter((node) => FUNCTIONS.has(node.type) && node.start - 1 <= at && at < node.end)].reverse();
 
   const only = (found) => found.length === 1 ? found[0] : undefined;
 
@@ -66,16 +62,17 @@
   }
 
   /** Taking apart has no place of its own in the engine: it is the next that follows the place given. */
-  function takenApart(program, at, type) {
-    const inner = nodes(around(program, at), (node) => !FUNCTIONS.has(node.type));
+  function takenApart(scopes, at, type) {
+    if (!scopes.length) return undefined;
+    const inner = nodes(scopes[0], (node) => !FUNCTIONS.has(node.type));
     const patterns = inner.filter((node) => node.start >= at && (type === undefined ? /^(?:Object|Array)Pattern$/.test(node.type) : node.type === type));
     const pattern = patterns[0];
-    if (!pattern) return undefined;
+    if (!pattern) return takenApart(scopes.slice(1), at, type);
     const from = inner.find((node) => node.id === pattern)?.init ?? inner.find((node) => node.left === pattern)?.right;
     return { pattern, from };
   }
 
-  function blame(source, at, message) {
+  function blame(source, at, message, top) {
     const text = (node) => {
       const found = source.slice(node.start, node.end).replace(/\s+/g, ' ').replace(/ (?=\??\.)/g, '');
       return found.length > LONGEST ? found.slice(0, LONGEST) + '…' : found;
@@ -97,7 +94,7 @@
     if (!loop && message !== 'TypeError: Cannot convert undefined or null to object') return undefined;
     const what = loop ? iterated(all, at) : all.find((node) => node.type === 'UnaryExpression' && node.operator === 'delete' && node.argument.start === at)?.argument.object;
     if (what) return { message: loop ? `TypeError: ${text(what)} is not iterable${unset ? ` (it is ${unset[2]})` : ''}` : `${message} (${text(what)})` };
-    const found = takenApart(program, at, loop ? 'ArrayPattern' : 'ObjectPattern');
+    const found = takenApart(top ? [program] : around(program, at), at, loop ? 'ArrayPattern' : 'ObjectPattern');
     if (!found) return undefined;
     const value = loop && !unset ? 'is not iterable' : `is ${unset ? unset[2] : 'undefined or null'}`;
     return { at: found.pattern.start, message: `TypeError: cannot destructure ${text(found.pattern)}${found.from ? ` from ${text(found.from)}` : ''}: what is taken apart ${value}` };

@@ -91,8 +91,9 @@ class Places:
             thrown = self._parser.ask("thrown", [text, message])
             return message, self.of_text(thrown["at"]) if "at" in thrown else ""
         if message.startswith("TypeError: "):
-            offset = self.positions.behind(int(found[1]), int(found[2]))
-            about = self._parser.ask("blame", [text, utf16_units(text, offset), message])
+            offset = self.positions.behind(line := int(found[1]), column := int(found[2]))
+            top = "<eval>" in first or self.positions.put_in(line, column)
+            about = self._parser.ask("blame", [text, utf16_units(text, offset), message, top])
             message = about.get("message", message)
             if "at" in about and self._known:
                 at, column = self.positions.origin(code_points(text, about["at"]))

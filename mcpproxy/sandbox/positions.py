@@ -65,6 +65,11 @@ class Positions:
                 offset = start
         return offset
 
+    def put_in(self, line: int, column: int) -> bool:
+        """Whether a place in the program is in a piece that was put in."""
+        offset = offset_at(self.program, line, column)
+        return any(start <= offset < start + length for start, length in self._inserted)
+
     def origin(self, offset: int) -> tuple[int, int]:
         """Line and column, from 1, in the source of an offset in the text."""
         if self.text is not self.source:

@@ -4,7 +4,8 @@ The transform is OXC, compiled to WebAssembly (`quickjs-rs`). It removes types a
 namespaces and parameter properties. It says neither where in the source an error is nor where its
 output came from: `program.js` works both out, on the error path only.
 
-It knows modules alone, so a script with a top-level `return` goes through it as the body of a function.
+It knows modules alone, so a script with a top-level `return` goes through it as the body of a function,
+and in parts where it has namespaces, which stand in no function.
 """
 
 from __future__ import annotations
@@ -37,7 +38,14 @@ IMPORT_TYPE = re.compile(
     r"^[ \t]*import\s+(?:type\b[^;'\"]*|\{\s*(?:type\s[\w\s$]+,?\s*)+\}\s*)(?:from\s*)?['\"][^'\"\n]*['\"];?",
     re.MULTILINE,
 )
-EMPTY_EXPORT = re.compile(r"\A\s*export \{\};|\n?export \{\};\n*\Z")
+EMPTY_EXPORT = re.compile(
+    r"\A\s*export \{\};|^export \{\};$\n?(?=(?:\s|//[^\n]*\n|/\*[^*]*\*/)*\Z)", re.MULTILINE
+)
+NAMESPACE = re.compile(
+    r"^(?:export[ \t]+)?((?:declare[ \t]+)?(?:namespace|module|global)\b[^\n{]*\{(?:[^\n]*\}[ \t;]*$|.*?\n\}[^\n]*$))",
+    re.MULTILINE | re.DOTALL,
+)
+"""One that begins its line, to the end of its line or the first brace that begins one."""
 FUNCTION = re.compile(r"\s*(?:/[/*]|async\b|function\b)")
 """How a source begins that may be one function without a name, which is no statement."""
 
@@ -188,12 +196,24 @@ class Oxc:
             return {"text": EMPTY_EXPORT.sub("\n", self._run(source)), "refusal": None}
         except self._refusals as error:
             refusal = str(error)
-        ways = [(HEAD, f"\n{TAIL}"), *([("(", "\n)")] if FUNCTION.match(source) else [])]
-        for before, after in ways:
+        untyped = IMPORT_TYPE.sub(_blank, source)
+        with suppress(*self._refusals):
+            return {"text": self._in_parts(untyped), "refusal": None}
+        if FUNCTION.match(source):
             with suppress(*self._refusals):
-                text = self._run(before + IMPORT_TYPE.sub(_blank, source) + after)
-                return {"text": inner(text, before), "refusal": None}
+                return {"text": self._within("(", untyped, "\n)"), "refusal": None}
         return {"text": None, "refusal": told(refusal)}
+
+    def _in_parts(self, source: str) -> str:
+        """As the body of a function; of which every other part is a namespace."""
+        parts = NAMESPACE.split(source)
+        return "\n".join(
+            self._run(part) if n % 2 else self._within(HEAD, part, f"\n{TAIL}")
+            for n, part in enumerate(parts)
+        )
+
+    def _within(self, before: str, source: str, after: str) -> str:
+        return inner(self._run(before + source + after), before)
 
     def _run(self, source: str) -> str:
         from quickjs_rs._transform import FLAG_SOURCE_TS, FLAG_STRIP_TYPESCRIPT, SourceTransformer
