@@ -73,6 +73,7 @@ def about(server: Server) -> str:
 
 
 def namespace(name: str, server: Server) -> Iterator[str]:
+    """The lines that declare one server's tools and their types."""
     taken = {"Tools"}
     types: list[str] = []
     tools: list[str] = []

@@ -69,6 +69,7 @@ class Asker:
 
     @classmethod
     def of(cls, ctx: ServerRequestContext[Any, Any], owner: str) -> Asker:
+        """The client of a request, and what it can be asked."""
         params = ctx.params or {}
         meta = params.get("_meta")
         meta = meta if isinstance(meta, Mapping) else {}
@@ -152,7 +153,7 @@ class Kept:
         self._one = anyio.Lock()
 
     async def ask(self, method: str, params: Json) -> Json:
-        """A server's question; returns when the client has come back with the answer."""
+        """A server's question; returns when the client has come back with the answer. Raises `MCPError`."""
         async with self._one:
             self.asker.check(method, params)
             self.question = {"method": method, "params": params}
@@ -174,6 +175,7 @@ class Kept:
         await self.asker.log(params)
 
     async def run(self, send: Send) -> None:
+        """Make the call; what comes of it is `result` or `error`."""
         client = Client(
             self.asker.capabilities, self.asker.retry, self.ask, self.asker.log_level, self.log
         )

@@ -129,6 +129,7 @@ def arguments(tool: Described) -> Mapping[str, Any]:
 
 
 def parameters(tool: Described) -> list[Parameter]:
+    """What a tool takes, in the order of its schema."""
     schema = arguments(tool)
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):

@@ -213,6 +213,7 @@ class CatalogFace(Face):
         return {**result, "ttlMs": result.get("ttlMs", 0), "cacheScope": self.scope}
 
     def listed(self, caller: Caller = LOCAL) -> list[Json]:
+        """The tools that the caller sees, as `tools/list` has them; made anew when the catalog changes."""
         catalog = self.tools.daemon.catalog_for(caller)
         cuts = self.tools.daemon.settings.tool_response_limit > 0
         for one, cutting, listed in self._listings:

@@ -73,6 +73,10 @@ class Discovery:
     def search_tools(
         self, query: object, limit: object = None, server: object = None, caller: Caller = LOCAL
     ) -> Json:
+        """The tools that fit a query, the best first, and how to go on.
+
+        Raises `ValueError` that names the argument at fault.
+        """
         if not isinstance(query, str):
             raise ValueError("query must be a string")
         most = whole(limit, "limit", MOST) if limit is not None else LIMIT
@@ -103,6 +107,7 @@ class Discovery:
         return answer
 
     def describe_tool(self, name: object, caller: Caller = LOCAL) -> Json:
+        """What a tool takes and gives. Raises `ValueError`, and `LookupError` with names close to it."""
         if not isinstance(name, str):
             raise ValueError('name must be a string, "server:tool"')
         catalog = self._catalog(caller)
@@ -112,6 +117,7 @@ class Discovery:
         return described(known(str(found), catalog))
 
     def get_functions(self, functions: object, caller: Caller = LOCAL) -> Json:
+        """The same for several; those that there aren't are in `not_found`. Raises `ValueError`."""
         if not isinstance(functions, list) or not 1 <= len(functions) <= MOST_FUNCTIONS:
             raise ValueError(f"functions must be an array of 1 to {MOST_FUNCTIONS} elements")
         # Everything is checked before anything is answered.
@@ -125,6 +131,7 @@ class Discovery:
         return {"functions": found, **({"not_found": missing} if missing else {})}
 
     def list_servers(self, caller: Caller = LOCAL) -> Json:
+        """All servers that the caller sees, with as many names of their tools as there is room for."""
         budget = NAMES_BUDGET
         servers = []
         for server in self._catalog(caller).servers.values():
@@ -184,6 +191,7 @@ def id_of(tool: Tool) -> str:
 
 
 def entry(tool: Tool) -> Entry:
+    """A tool as the search index has it."""
     schema = tool.definition.get("inputSchema")
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     properties = properties if isinstance(properties, Mapping) else {}
@@ -234,6 +242,7 @@ def unavailable(catalog: Catalog, server: str | None) -> list[str]:
 
 
 def described(tool: Tool) -> Json:
+    """A tool as a program needs to know it."""
     result = returned(tool)
     answer: Json = {
         "name": str(ToolId(tool.server, name_of(tool))),
@@ -250,6 +259,7 @@ def described(tool: Tool) -> Json:
 
 
 def function_name(function: object, at: int) -> str:
+    """The tool that an element of `functions` means, as "server:tool". Raises `ValueError`."""
     match function:
         case str(name):
             return name
@@ -282,6 +292,7 @@ def near_names(name: str, catalog: Catalog) -> list[str]:
 
 
 def no_tool(name: str, catalog: Catalog) -> str:
+    """Why a tool isn't there, and what to do: its server, or names close to it."""
     server, _, tool = name.partition(":")
     if (known := catalog.servers.get(server)) is not None:
         if known.state in ("quarantined", "blocked"):
@@ -304,6 +315,7 @@ def no_server(name: str, catalog: Catalog) -> str:
 
 
 def overview(server: Server, names: list[str], shown: int) -> Json:
+    """A server and the first `shown` names of its tools."""
     answer: Json = {
         "name": server.name,
         "summary": about(server),
@@ -340,6 +352,7 @@ def fitting(names: list[str], budget: int) -> int:
 
 
 def whole(value: object, name: str, most: int) -> int:
+    """An integer from 1 to `most`. Raises `ValueError`."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # JSON has one kind of number
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:

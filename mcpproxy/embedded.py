@@ -89,7 +89,10 @@ class Proxy:
 
     @property
     def daemon(self) -> Daemon:
-        """What is open, for what this class has no verb for. Not part of the stable interface."""
+        """What is open, for what this class has no verb for. Not part of the stable interface.
+
+        Raises `RuntimeError` outside of the block.
+        """
         if self._daemon is None:
             raise RuntimeError(CLOSED)
         return self._daemon

@@ -94,6 +94,7 @@ def parse(line: bytes | TooLong, *, batches: bool = False) -> list[JSONRPCMessag
 
 
 def validated(decoded: jsonrpc.Json) -> JSONRPCMessage:
+    """The message in a decoded text. Raises `Malformed`."""
     try:
         return jsonrpc_message_adapter.validate_python(decoded, by_name=False)
     except ValidationError as error:

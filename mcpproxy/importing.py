@@ -49,7 +49,10 @@ class Found:
 
 
 def places(client: str, home: Path, here: Path) -> list[Path]:
-    """Where a client keeps its servers: for the user, then for the project in `here`."""
+    """Where a client keeps its servers: for the user, then for the project in `here`.
+
+    Raises `ValueError` for one that isn't in `CLIENTS`.
+    """
     if sys.platform == "darwin":
         apps = home / "Library" / "Application Support"
     else:

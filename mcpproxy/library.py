@@ -129,7 +129,7 @@ class Library:
         return list(_named(listed, key) if method == PROMPTS else _addressed(listed, key))
 
     async def page(self, method: str, cursor: object, caller: Caller) -> Json:
-        """One page of a list, as the wire has it."""
+        """One page of a list, as the wire has it. Raises `MCPError` for a cursor of another list."""
         member, key = KEYS[method]
         entries = await self.entries(method, caller)
         mark = hashlib.sha256("\0".join(each.shown for each in entries).encode()).hexdigest()[:16]
@@ -264,7 +264,7 @@ class Library:
         return result
 
     async def complete(self, params: Json, send: Send, caller: Caller) -> Json:
-        """Suggestions for an argument of a prompt or of a resource template."""
+        """Suggestions for an argument of a prompt or of a resource template. Raises `MCPError`."""
         ref = params.get("ref")
         kind = ref.get("type") if isinstance(ref, Mapping) else None
         if not isinstance(ref, Mapping) or kind not in ("ref/prompt", "ref/resource"):

@@ -126,6 +126,7 @@ class McpFace:
 
 @asynccontextmanager
 async def open_mcp(daemon: Daemon) -> AsyncIterator[McpFace]:
+    """The MCP faces, for as long as the block."""
     face = McpFace(daemon)
     async with anyio.create_task_group() as tasks:
         face.tools.desk.tasks = tasks

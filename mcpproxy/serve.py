@@ -140,6 +140,7 @@ WITH_KEY = ' --header "X-API-Key: $(mcpproxy token create NAME --servers A,B)"'
 
 
 def announce(daemon: Daemon, tcp: socket.socket) -> None:
+    """Say where we listen, and what is worth a warning."""
     address = url(*tcp.getsockname()[:2])
     for text in daemon.warnings:
         logger.warning("%s", text)
@@ -163,6 +164,7 @@ def url(host: str, port: int) -> str:
 
 
 def server(app: ASGIApp, protocol: type[Limited]) -> Server:
+    """uvicorn for one listener, which is opened and ended elsewhere."""
     return Server(
         uvicorn.Config(
             app,
@@ -186,6 +188,7 @@ async def serve_on(server: Server, listener: socket.socket) -> None:
 async def stop_on_signal(
     servers: Iterable[Server], daemon: Daemon, face: McpFace, *, task_status: TaskStatus[None]
 ) -> None:
+    """End what runs on the first signal, whatever still runs on the second."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with anyio.create_task_group() as tasks:
             task_status.started()

@@ -146,7 +146,10 @@ class Tokens:
         return one(name, self._read()).shown(self._clock())
 
     def create(self, wanted: Mapping[str, Any]) -> Json:
-        """A new token as it is shown, and its secret as `token`, which nobody will see again."""
+        """A new token as it is shown, and its secret as `token`, which nobody will see again.
+
+        Raises `Refused` that names the member at fault.
+        """
         asked = read_wanted(wanted)
         with self._writing() as (key, tokens):
             if any(token.name == asked["name"] for token in tokens):

@@ -87,6 +87,7 @@ class Call:
 
     @classmethod
     def of(cls, ctx: Context) -> Call:
+        """The call that a request asks for. Raises `MCPError` for one that isn't as MCP has it."""
         params = params_of(ctx)
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str):

@@ -36,7 +36,10 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def instant(name: str, text: str, now_ms: int) -> int:
-    """A time in milliseconds since 1970: ISO 8601 (UTC unless it says), or so long ago ("24h", "7d")."""
+    """A time in milliseconds since 1970: ISO 8601 (UTC unless it says), or so long ago ("24h", "7d").
+
+    Raises `ValueError`; `name` is what the time is called in it.
+    """
     if found := BACK.fullmatch(text):
         return max(1, now_ms - int(found[1]) * UNITS[found[2]] * 1000)
     try:

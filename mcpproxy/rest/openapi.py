@@ -87,6 +87,7 @@ class Description:
 
 
 def document(routes: Iterable[Route]) -> Json:
+    """The OpenAPI document of these routes."""
     paths: dict[str, Json] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = operation(route)
@@ -120,6 +121,7 @@ def statuses() -> str:
 
 
 def operation(route: Route) -> Json:
+    """One route as an operation of OpenAPI."""
     who = "Administrators only." if route.operators else "Whoever has a key."
     found: Json = {
         "operationId": operation_id(route),

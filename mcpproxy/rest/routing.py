@@ -271,7 +271,7 @@ class Routes:
 
 
 def read_query(route: Route, scope: Scope) -> dict[str, Any]:
-    """The route's parameters in the query; of one that comes twice the last counts."""
+    """The route's parameters in the query; of one that comes twice the last counts. Raises `Refused`."""
     if not scope["query_string"]:
         return {}
     known = {each.name: each for each in route.query}
@@ -289,7 +289,10 @@ def read_query(route: Route, scope: Scope) -> dict[str, Any]:
 
 
 async def read_json(route: Route, scope: Scope, receive: Receive) -> Json:
-    """The JSON object in the body. Of a name that comes twice the last value counts, as in JavaScript."""
+    """The JSON object in the body. Of a name that comes twice the last value counts, as in JavaScript.
+
+    Raises `Refused`.
+    """
     body = await read_body(scope, receive)
     if not body and not route.body_required:
         return {}

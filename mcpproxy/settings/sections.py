@@ -23,7 +23,10 @@ DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 
 
 def seconds(value: object) -> object:
-    """A duration: milliseconds as a number, or Go's way of writing it ("250ms", "2s", "1h30m")."""
+    """The seconds of a duration: milliseconds as a number, or Go's way of writing it ("250ms", "1h30m").
+
+    Raises `ValueError`; what is neither is left to the check of types.
+    """
     if isinstance(value, bool):
         raise ValueError('must be milliseconds, or a text such as "30s" or "2m"')
     if isinstance(value, (int, float)):

@@ -195,6 +195,7 @@ class AsyncMCPToolkit(Offer):
 
         `arguments` may be the JSON text that a completion has. Whatever fails (the tool, its server, the
         daemon, the arguments) is told in a text that begins with "Error:", so that the model can recover.
+        Raises `RuntimeError` when nothing is open.
         """
         if self._line is None:
             raise RuntimeError(NOT_OPEN)

@@ -48,6 +48,10 @@ class Call:
         """Whether it is any other request than a call of a tool."""
 
     async def run(self) -> Json:
+        """The raw result. A request that the server can't have taken is made once more.
+
+        Raises `CallError`, and `MCPError` where a raw request was refused by the server itself.
+        """
         connection = self.link.connection or await connect(self.link)
         self.gate()
         self.started()

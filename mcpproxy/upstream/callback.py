@@ -82,6 +82,7 @@ class Callback:
 
 
 def response(connection: h11.Connection, status: int, body: bytes) -> bytes:
+    """The bytes of an answer that no browser keeps or interprets."""
     headers = [
         ("content-type", "text/plain; charset=utf-8"),
         ("content-length", str(len(body))),

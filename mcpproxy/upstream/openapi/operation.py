@@ -263,6 +263,7 @@ def _encodings(given: Any) -> dict[str, Encoding]:
 
 
 def kind_of(media: str) -> Kind:
+    """How a body of this media type is written."""
     media = media.partition(";")[0].strip().lower()
     if _is_json(media):
         return "json"
