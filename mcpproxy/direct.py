@@ -26,10 +26,11 @@ from mcpproxy.audience import Audience
 from mcpproxy.errors import CallError
 from mcpproxy.face import Face, answered_before, stream
 from mcpproxy.library import KEYS, Library
+from mcpproxy.locating import acquainted
 from mcpproxy.names import ToolId, find_tool
 from mcpproxy.policy import LOCAL, Caller
 from mcpproxy.subscribers import Subscribers
-from mcpproxy.toolbox import Context, Json, Report, Tools, acquainted, asked_by, forwarded
+from mcpproxy.toolbox import Context, Json, Report, Tools, asked_by, forwarded
 from mcpproxy.upstream.connection import Client
 
 if TYPE_CHECKING:

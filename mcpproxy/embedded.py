@@ -149,8 +149,8 @@ class Proxy:
         else its content blocks. Raises `CallError`: TOOL_ERROR where the tool itself reports one.
         """
         from mcpproxy.envelopes import toolcall_envelope
+        from mcpproxy.locating import NoTool, located
         from mcpproxy.policy import LOCAL
-        from mcpproxy.toolbox import NoTool, located
 
         try:
             sent = as_json({} if arguments is None else arguments)

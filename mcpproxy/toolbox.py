@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,21 +18,19 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from mcpproxy import gates, jsonc, logs, offer, tracing
+from mcpproxy import jsonc, logs, offer, tracing
 from mcpproxy.asking import Asker, Desk
-from mcpproxy.discovery import near_names
 from mcpproxy.errors import CallError, Refused
 from mcpproxy.execution import Reply, refusal, to_json
 from mcpproxy.incoming import params_of
-from mcpproxy.names import LONGEST, SEPARATORS, ToolId, close, find_tool
+from mcpproxy.locating import acquainted, located
+from mcpproxy.names import LONGEST, ToolId
 from mcpproxy.paging import Cut, NoPage
-from mcpproxy.policy import EVERYTHING, LOCAL, Caller
-from mcpproxy.questions import JOINING_SECONDS
+from mcpproxy.policy import LOCAL, Caller
 from mcpproxy.readable import shallow
 from mcpproxy.upstream.connection import Client
 
 if TYPE_CHECKING:
-    from mcpproxy.catalog import Catalog
     from mcpproxy.daemon import Daemon
 
 logger = logging.getLogger(__name__)
@@ -285,10 +283,6 @@ class Tools:
         return connection is not None and connection.era == "legacy"
 
 
-class NoTool(LookupError):
-    """A name that names nothing; the message says what to do about it."""
-
-
 def noted(result: Json, cut: Cut | None, call: Call) -> Json:
     """The result, with a last block that says how to read on where it was cut."""
     if cut is None:
@@ -298,23 +292,6 @@ def noted(result: Json, cut: Cut | None, call: Call) -> Json:
     meta = result.get("_meta")
     meta = {**(meta if isinstance(meta, Mapping) else {}), CUT_META: cut.shown()}
     return {**result, "content": [*result["content"], note], "_meta": meta}
-
-
-async def settled(daemon: Daemon) -> None:
-    """Servers that are on their way get a moment, as they do for a script."""
-    with anyio.move_on_after(JOINING_SECONDS):
-        await daemon.fleet.settled()
-
-
-async def acquainted(daemon: Daemon, caller: Caller, names: Iterable[str] | None = None) -> None:
-    """Have it known which tools there are: of the servers that these names begin with, or of all.
-
-    To look for the tools of a lazy server is to use it, while nobody knows them; so it is in a script.
-    """
-    servers = daemon.catalog_for(caller).servers
-    meant = [one for one in servers if names is None or any(name.startswith(one) for name in names)]
-    with anyio.move_on_after(JOINING_SECONDS):
-        await daemon.fleet.known(meant)
 
 
 def named_in(arguments: Json) -> list[str] | None:
@@ -338,18 +315,6 @@ def functions_in(arguments: Json) -> object:
     return None
 
 
-async def located(daemon: Daemon, name: str, caller: Caller) -> ToolId:
-    """The tool that a caller names in any of the usual ways. Raises `NoTool`, `CallError`."""
-    if (found := find_tool(name, daemon.catalog_for(caller))) is not None:
-        return found
-    await settled(daemon)
-    catalog = daemon.catalog_for(caller)
-    if (found := find_tool(name, catalog) or expected(name, catalog)) is None:
-        withheld(name, catalog, caller)
-        raise NoTool(unknown(name, catalog))
-    return found
-
-
 def protocols_own(error: CallError, asker: Asker) -> MCPError | None:
     """What a modern server said to the client itself: which capability it lacks, or that an answer
 
@@ -360,41 +325,3 @@ def protocols_own(error: CallError, asker: Asker) -> MCPError | None:
         return None
     own = asker.retry or said.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
     return said if own else None
-
-
-def expected(name: str, catalog: Catalog) -> ToolId | None:
-    """A tool that can't be seen now, but whose call says why, or finds out."""
-    fitting = [one for one in catalog.servers if name.startswith(one)]
-    for server in sorted(fitting, key=len, reverse=True):
-        known = catalog.servers[server]
-        away = known.state in ("connecting", "down", "lazy", "disabled", "quarantined", "blocked")
-        for separator in SEPARATORS:
-            tool = name[len(server) :].removeprefix(separator)
-            if tool and server + separator + tool == name and (away or tool in known.held):
-                return ToolId(server, tool)
-    return None
-
-
-def withheld(name: str, catalog: Catalog, caller: Caller) -> None:
-    """Raises `CallError` as a script's call would, where the caller's rights may be why there is no such tool.
-
-    Goes by the name and by what the caller sees: it can't tell what is kept from it from what isn't there.
-    """
-    for separator in SEPARATORS:
-        server, found, tool = name.partition(separator)
-        if found and server in catalog.servers and caller.permissions != EVERYTHING:
-            gates.check_tool(caller, tool, catalog.servers[server])
-    for separator in (":", "__"):
-        server, found, _ = name.partition(separator)
-        if found and server not in catalog.servers:
-            gates.check_server(caller, server)
-
-
-def unknown(name: str, catalog: Catalog) -> str:
-    """What to do about a name that names nothing."""
-    near = near_names(name, catalog) or close(name, offer.OWN)
-    hint = f"; did you mean {' or '.join(near)}?" if near else "."
-    return (
-        f'there is no tool "{name[:LONGEST]}"{hint} Find tools with search_tools; '
-        "call them in a program with code_execution, or directly as server__tool."
-    )

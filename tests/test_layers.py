@@ -21,6 +21,7 @@ LAYERS = [
     {
         "guard",
         "toolbox",
+        "locating",
         "offer",
         "framing",
         "incoming",

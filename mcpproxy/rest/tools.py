@@ -16,11 +16,11 @@ from mcpproxy.asking import Asker
 from mcpproxy.discovery import MOST, no_server
 from mcpproxy.errors import CallError, Refused
 from mcpproxy.execution import to_json
+from mcpproxy.locating import NoTool, acquainted, located, settled
 from mcpproxy.names import ToolId
 from mcpproxy.paging import Cut, NoPage
 from mcpproxy.policy import Caller
 from mcpproxy.rest.routing import Answer, Area, Query, Request, Route, while_there
-from mcpproxy.toolbox import NoTool, acquainted, located, settled
 
 if TYPE_CHECKING:
     from mcpproxy.catalog import Catalog
