@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import anyio
 
-from mcpproxy import gates, hints
+from mcpproxy import endings, gates, hints
 from mcpproxy.catalog import Catalog, Tool
 from mcpproxy.envelopes import Reply as Reply
 from mcpproxy.envelopes import Told, answer_text, toolcall_envelope
@@ -30,11 +27,12 @@ from mcpproxy.journal.trail import Timing, Trail
 from mcpproxy.questions import Answers, Questions
 from mcpproxy.request import Request
 from mcpproxy.sandbox.frames import BadFrame
+from mcpproxy.sandbox.job import Wanted, pack
 from mcpproxy.sandbox.memory import give_back
 from mcpproxy.sandbox.pool import Pool, Vm
-from mcpproxy.sandbox.source import plain, unfenced
+from mcpproxy.sandbox.source import unfenced
 from mcpproxy.sandbox.typescript import Transformer
-from mcpproxy.sandbox.worker import JOB, OUT_OF_MEMORY
+from mcpproxy.sandbox.worker import OUT_OF_MEMORY
 from mcpproxy.script import (
     Answer,
     Call,
@@ -53,12 +51,8 @@ console = logging.getLogger("mcpproxy.console")
 Progress = Callable[[int, str], Awaitable[None]]
 """Told after each call: how many are done, and the last one as "server:tool"."""
 
-SEED = struct.Struct("4i")
-SIGSYS, SIGXCPU = 31, 24
 MUCH_BYTES = 16 * 2**20
 """Having passed on more than this for one script, the daemon gives memory back."""
-SHORT = 2**16
-"""Characters of a source that is looked at here; the VM looks at longer ones."""
 FRAMES_AT_ONCE, TURN_SECONDS = 32, 0.01
 """After so many frames of one script, or so long, it is the others' turn."""
 ANSWERED_AT_ONCE = 4
@@ -179,7 +173,7 @@ class Execution:
                 outcome = Outcome(ok=False, code=error.code, message=str(error))
         if self._moved > MUCH_BYTES:
             await anyio.to_thread.run_sync(give_back)
-        return self._reply(outcome or self._interrupted())
+        return self._reply(outcome or endings.interrupted(self._script, self._stopped))
 
     def stop(self, reason: str) -> None:
         """End it now, whatever it does; `run` then replies with CANCELLED and this reason."""
@@ -192,7 +186,7 @@ class Execution:
             crash = await self._drive(vm)
         if crash is not None:
             return await self._crashed(vm, crash)
-        return self._script.outcome or self._timed_out()
+        return self._script.outcome or endings.timed_out(self._script, self._request.timeout_ms)
 
     async def _drive(self, vm: Vm) -> WorkerError | None:
         """Feed the state machine until it has an outcome; an error is how the VM ended without one."""
@@ -222,44 +216,27 @@ class Execution:
                 logger.error("%s: the VM sent what its prelude never sends: %s", self._id, error)
                 crash = BrokenProtocol(f"it broke its protocol: {error}")
             vm.finished = crash is None
-            self._leave_behind()
+            if said := endings.unawaited(script):
+                self._warnings.append(said)
             work.end()
         return crash
 
     async def _job(self) -> bytes:
         request = self._request
         source = unfenced(request.source)
-        typed = request.language == "typescript"
         compiled, refused = None, None
-        if typed:
+        if request.language == "typescript":
             done = await self._transformer.transform(source)
             compiled, refused = done.text, done.refusal
-        program = b""
-        if not typed and len(source) <= SHORT and plain(source):
-            with suppress(UnicodeEncodeError):  # half a character: the VM sees to it
-                program = source.encode()
-        more = (
-            to_json(request.input)
-            if program
-            # ASCII, so that whatever a JSON string may hold arrives.
-            else json.dumps(
-                {
-                    "source": source,
-                    "language": request.language,
-                    "compiled": compiled,
-                    "refusal": refused,
-                    "input": request.input,
-                }
-            ).encode()
+        wanted = Wanted(
+            source=source,
+            language=request.language,
+            compiled=compiled,
+            refusal=refused,
+            input=request.input,
         )
         limits = self._limits
-        job = JOB.pack(
-            limits.memory_mb * 2**20,
-            limits.max_result_bytes,
-            len(program),
-            *SEED.unpack(os.urandom(SEED.size)),
-        )
-        return job + program + more
+        return pack(wanted, limits.memory_mb * 2**20, limits.max_result_bytes)
 
     def _do(self, command: Command, work: Work) -> None:
         match command:
@@ -341,61 +318,16 @@ class Execution:
 
     # how it ended
 
-    def _leave_behind(self) -> None:
-        """Say which calls the script did not wait for, before they are cancelled."""
-        outcome = self._script.outcome
-        on_wire, unsent = self._script.unawaited
-        if outcome is None or not (on_wire or unsent):
-            return
-        if not outcome.ok and outcome.code != "SERIALIZATION_ERROR":
-            return  # it was an error that ended it
-        self._warnings.append(
-            f"the script ended without awaiting {on_wire + unsent} call(s): {on_wire} in flight were cancelled "
-            f"with an unknown outcome, {unsent} never went out; await every call, e.g. with Promise.all"
-        )
-
-    def _timed_out(self) -> Outcome:
-        message = f"JavaScript execution timed out after {self._request.timeout_ms} ms"
-        return Outcome(ok=False, code="TIMEOUT", message=message + self._in_flight())
-
-    def _interrupted(self) -> Outcome:
-        message = self._stopped or "the execution was cancelled"
-        return Outcome(ok=False, code="CANCELLED", message=message + self._in_flight())
-
-    def _in_flight(self) -> str:
-        """What to say of the calls whose outcome nobody knows."""
-        if not (unknown := self._script.unknown):
-            return ""
-        listed = ", ".join(f"call {call.n} ({call.server}:{call.tool})" for call in unknown[:10])
-        more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
-        return (
-            f". In flight when it ended, so with an unknown outcome: {listed}{more}. "
-            "They may have had their effect: check before repeating them"
-        )
-
     async def _crashed(self, vm: Vm, crash: WorkerError) -> Outcome:
         if not isinstance(crash, BrokenProtocol):  # that one runs on until it is killed
             with anyio.move_on_after(1):
                 await vm.ended.wait()
         if vm.status == OUT_OF_MEMORY:
-            return Outcome(ok=False, code="MEMORY_LIMIT", message=self._out_of_memory())
-        how = f": {crash}"
-        if vm.status is not None and vm.status < 0:
-            how = f": its process was killed by signal {-vm.status}"
-        if vm.status == -SIGSYS:
+            message = endings.out_of_memory(self._limits.memory_mb)
+            return Outcome(ok=False, code="MEMORY_LIMIT", message=message)
+        if vm.status == -endings.SIGSYS:
             logger.error("%s: the VM was killed for a system call that it may not make", self._id)
-            how = ": its process was killed for a system call that it may not make"
-        return Outcome(
-            ok=False,
-            code=crash.code,
-            message=f"the process of this script ended unexpectedly{how}; no other script is affected",
-        )
-
-    def _out_of_memory(self) -> str:
-        return (
-            f"the script used more than the {self._limits.memory_mb} MB of memory it may use "
-            "(code_execution_memory_mb): handle the data in smaller parts"
-        )
+        return endings.crashed(crash.code, str(crash), vm.status)
 
     def _reply(self, outcome: Outcome) -> Reply:
         script = self._script
@@ -419,7 +351,9 @@ class Execution:
         return Reply(outcome.ok, envelope)
 
     def _error(self, outcome: Outcome) -> dict[str, Any]:
-        message = self._out_of_memory() if outcome.code == "MEMORY_LIMIT" else outcome.message
+        message = outcome.message
+        if outcome.code == "MEMORY_LIMIT":
+            message = endings.out_of_memory(self._limits.memory_mb)
         catalog = self._upstreams.catalog
         if advice := hints.advice(outcome.code, message, self._request.source, catalog):
             message = f"{message}. {advice}"

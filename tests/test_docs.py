@@ -177,7 +177,10 @@ def test_every_refusal_is_listed_with_its_status():
 
 
 def test_the_codes_of_an_execution_are_all_listed():
-    sources = [ROOT / "mcpproxy" / name for name in ("script.py", "execution.py", "errors.py")]
+    sources = [
+        ROOT / "mcpproxy" / name
+        for name in ("script.py", "endings.py", "execution.py", "errors.py")
+    ]
     text = "".join(path.read_text(encoding="utf-8") for path in sources)
     known = {
         code

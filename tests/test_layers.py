@@ -53,6 +53,7 @@ LAYERS = [
         "everyday",
         "foreign",
         "typings",
+        "endings",
         "hints",
         "guesses",
     },

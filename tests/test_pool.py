@@ -8,13 +8,14 @@ import anyio
 import pytest
 
 from mcpproxy.errors import PoolBusy
+from mcpproxy.sandbox.job import Wanted, pack
 from mcpproxy.sandbox.pool import open_pool
-from mcpproxy.sandbox.worker import JOB
 
 
 async def run(pool, source):
     async with pool.vm(10) as vm:
-        vm.post(JOB.pack(64 * 2**20, 2**20, len(source), 1, 2, 3, 4) + source.encode() + b"{}")
+        wanted = Wanted(source=source, language="javascript", compiled=None, refusal=None, input={})
+        vm.post(pack(wanted, 64 * 2**20, 2**20))
         reply = json.loads((await vm.receive())[-1])
         vm.finished = True
         return reply

@@ -95,10 +95,10 @@ class Vm:
             except BlockingIOError:
                 await anyio.wait_readable(self._socket)
                 continue
-            except OSError as error:
-                raise WorkerError(str(error)) from error
+            except OSError:
+                data = b""  # it ended with something unread
             if not data:
-                raise WorkerError("the process ended")
+                raise WorkerError("it hung up")
             if found := self._splitter.feed(data):
                 return found
 

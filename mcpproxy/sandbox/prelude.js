@@ -196,7 +196,7 @@
     }
   }
 
-  // A frame of ours (see FIRST_LINE in worker.py); of a built-in; of a text that did not parse.
+  // A frame of ours (see FIRST_LINE in engine.py); of a built-in; of a text that did not parse.
   const OURS = /<input>:2\d{6}:/, NATIVE = /^ *at .+ \(native\)$/, EVAL = /^ *at eval \(native\)$/, UNPARSED = /^ *at <input>:\d+:\d+$/, TOP = /^ *at <eval> /;
 
   /**

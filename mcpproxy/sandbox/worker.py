@@ -16,42 +16,23 @@ import json
 import os
 import re
 import resource
-import select
-import struct
 import sys
 import time
 from _socket import socketpair  # `socket` brings a megabyte along
-from collections import deque
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NoReturn
 
 import _quickjs as quickjs  # not `quickjs`: that starts a thread, and forking wants just one
-import ada_url
 
 from mcpproxy.sandbox import frames
+from mcpproxy.sandbox.engine import Engine, Line, Parser
+from mcpproxy.sandbox.job import Job, Wanted, pack, scalar
 from mcpproxy.sandbox.places import Places
 from mcpproxy.sandbox.positions import code_points, utf16_units
 from mcpproxy.sandbox.source import plain
 
-FIRST_LINE = 2_000_000
-"""Our own code is compiled as if it stood below this line, so that its stack frames can be told from
-the script's: a script has at most 2^20 bytes, hence fewer lines."""
-
-STACK_BYTES = 2 * 2**20
-"""Of the 8 MiB C stack that a main thread has; past it the engine throws a RangeError."""
-
-PARSER_STACK_BYTES = 4 * 2**20
 SPARE_BYTES = 32 * 2**20
 """Extra memory for reporting how a script ended that had used up its own."""
-
-READ_BYTES = 2**20
-"""The most that is read at once."""
-
-JOB = struct.Struct("!QQI4i")
-"""What a job begins with: the memory that the script may use and the size of the largest result, in
-bytes; how many bytes of what follows are a program that is ready; the seed of its random numbers. Then
-the program and its input as JSON, or without one, JSON: source, language, compiled, refusal, input."""
 
 NOT_THERE_EITHER = re.compile("import|export|'@'")
 TYPED = '. This is TypeScript: send it with language "typescript"'
@@ -60,240 +41,45 @@ OUT_OF_MEMORY = 86
 """Exit status of a process that could not even say that its memory was used up."""
 
 
-def asset(name: str) -> str:
-    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
-        return file.read()
-
-
-class Line:
-    """The socket to the daemon, blocking. A bare descriptor: each page that is touched is copied anew."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def send(self, text: bytes) -> None:
-        data = frames.pack(text)
-        try:
-            while (sent := os.write(self._descriptor, data)) < len(data):
-                data = data[sent:]
-        except OSError:
-            os._exit(0)  # the daemon hung up: there is nobody left to run for
-
-    def receive(self, seconds: float | None = None) -> bytes | None:
-        """The next frame, or None when `seconds` pass without one. Ends the process on EOF."""
-        if seconds is not None:
-            waiting = select.poll()
-            waiting.register(self._descriptor, select.POLLIN)
-            if not waiting.poll(max(0.0, seconds) * 1000):
-                return None
-        return self._read(int.from_bytes(self._read(frames.HEADER.size), "big"))
-
-    def _read(self, size: int) -> bytes:
-        data = self._piece(size)
-        if len(data) == size:
-            return data
-        pieces, left = [data], size - len(data)
-        while left:
-            pieces.append(self._piece(left))
-            left -= len(pieces[-1])
-        return b"".join(pieces)
-
-    def _piece(self, size: int) -> bytes:
-        try:
-            data = os.read(self._descriptor, min(size, READ_BYTES))
-        except OSError:
-            data = b""
-        if not data and size:
-            os._exit(0)
-        return data
-
-
-class Engine:
-    """A context with the prelude in it, made before the fork and used once after it."""
-
-    def __init__(self) -> None:
-        self.line: Line | None = None
-        self.settled = False
-        self.timers: list[tuple[float, int]] = []
-        self.answers: deque[bytes] = deque()
-        self.told: Callable[[str], str] = str
-        """A stack in the lines and columns of the script's source."""
-        self.context = quickjs.Context()
-        self.context.set_max_stack_size(STACK_BYTES)
-        doors = {
-            "send": self._send,
-            "ask": self._ask,
-            "settled": self._settled,
-            "sleep": self._sleep,
-            "random": self._random,
-            "url": self._url,
-            "place": self._place,
-        }
-        for name, function in doors.items():
-            self.context.add_callable(name, function)
-        names = ", ".join(doors)
-        build = self.context.eval(
-            f"({names}) => {{ const host = {{ {names} }};"
-            + "\n" * FIRST_LINE
-            + f"const made = {asset('prelude.js')}(host);\n{asset('helpers.js')}(made);\nreturn made.call; }}"
-        )
-        handles = [self.context.get(name) for name in doors]
-        self.context.eval("".join(f"delete globalThis.{name};" for name in doors))
-        self.call: Callable[..., Any] = build(*handles)
-
-    # What JavaScript calls. No exception may cross into the engine.
-
-    def _send(self, text: str) -> bool:
-        """Whether it was sent; the daemon takes no frame that is longer."""
-        assert self.line is not None
-        data = text.encode()
-        if len(data) > frames.MAX_FROM_VM:
-            return False
-        self.line.send(data)
-        return True
-
-    def _ask(self, text: str, number: int) -> str:
-        """Send a question and wait for its answer; answers to others are kept for later.
-
-        "" for one that is too long to be sent.
-        """
-        assert self.line is not None
-        if not self._send(text):
-            return ""
-        wanted = b"%d " % number
-        while True:
-            frame = self.line.receive()
-            assert frame is not None
-            if frame.startswith(wanted):
-                return frame[len(wanted) :].decode()
-            self.answers.append(frame)
-
-    def _settled(self) -> None:
-        self.settled = True
-
-    def _sleep(self, number: int, milliseconds: float) -> None:
-        heapq.heappush(self.timers, (time.monotonic() + milliseconds / 1000, number))
-
-    def _random(self, count: int) -> str:
-        return os.urandom(int(count)).hex()
-
-    def _place(self, stack: str) -> str:
-        return self.told(stack)
-
-    def _url(self, what: str, url: str, value: str, given: bool) -> str:
-        """Ada's view of a URL as JSON, "" when there is none."""
-        try:
-            if what == "parse":
-                found = ada_url.URL(url, value) if given else ada_url.URL(url)
-            else:
-                found = ada_url.URL(url)
-                setattr(found, what, value)
-        except ValueError:
-            return ""
-        return json.dumps({part: getattr(found, part) for part in URL_PARTS})
-
-
-URL_PARTS = (
-    "href", "origin", "protocol", "username", "password", "host",
-    "hostname", "port", "pathname", "search", "hash",
-)  # fmt: skip
-
-
-class Parser:
-    """The second context: it sees sources, never a running script."""
-
-    def __init__(self) -> None:
-        self._context = quickjs.Context()
-        self._context.set_max_stack_size(PARSER_STACK_BYTES)
-        self._context.eval(asset("vendor/acorn.js"))
-        self._context.eval(f"globalThis.program = {asset('program.js')}")
-        self._later = {
-            "explain": typescript_parser(),
-            "blame": fault_finder(),
-            "thrown": fault_finder(),
-        }
-        """What only failed scripts need, by the question that needs it."""
-
-    def ask(self, name: str, about: object) -> Any:
-        """The answer of `program.js`; `{"error"}` when the engine itself gives up."""
-        if (needed := self._later.pop(name, None)) is not None:
-            self._context.eval(needed)
-        self._context.set("about", json.dumps(about))
-        try:
-            return json.loads(self._context.eval(f"program.{name}(about)"))
-        except (quickjs.JSException, quickjs.StackOverflow) as error:
-            return {"error": str(error).partition("\n")[0], "offset": None}
-
-
-def typescript_parser() -> str:
-    module = asset("vendor/acorn-typescript.js").replace(
-        'import * as acornNamespace from "acorn";', "const acornNamespace = acorn;"
-    )
-    module = re.sub(r"export \{\s*tsPlugin\s*\};", "return {tsPlugin};", module)
-    return f"globalThis.acornTypescript = (() => {{{module}}})(); 0"
-
-
-def fault_finder() -> str:
-    return f"Object.assign(program, {asset('faults.js')}(program.parse)); 0"
-
-
-def scalar(text: str) -> str:
-    """The text with U+FFFD in place of each half of a surrogate pair, which UTF-8 can't hold."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 class Run:
     """One script: from its job to its last frame."""
 
-    def __init__(self, line: Line, engine: Engine, parser: Parser, job: bytes) -> None:
+    def __init__(self, line: Line, engine: Engine, parser: Parser, job: Job) -> None:
         self._line = line
         self._engine = engine
         self._parser = parser
-        self._frame = job
-        self._memory, self._largest, self._ready, *self._seed = JOB.unpack_from(job)
+        self._job = job
         self._mode = "plain"
         self._peak = peak_bytes()
         engine.line = line
         engine.told = lambda stack: self._places.told(stack)
 
     def run(self) -> None:
-        if end := self._ready and JOB.size + self._ready:
-            self._execute(self._frame[JOB.size : end].decode(), self._frame[end:].decode())
+        if self._job.ready:
+            self._execute(self._job.ready)
         elif self._prepare():
-            program = scalar(self._places.positions.program)
-            self._execute(program, json.dumps(self._job["input"]))
+            self._execute(scalar(self._places.positions.program))
         else:
             return
         self._report()
 
     @cached_property
-    def _job(self) -> dict[str, Any]:
-        """What the daemon sent: of a program that was ready, only what an error needs to know."""
-        text = self._frame[JOB.size :]
-        if self._ready:
-            return {"source": text[: self._ready].decode(), **PLAIN}
-        found: dict[str, Any] = json.loads(text)
-        return found
-
-    @cached_property
     def _places(self) -> Places:
-        return Places(self._job["source"], self._job["language"], self._parser)
+        return Places(self._job.wanted["source"], self._job.wanted["language"], self._parser)
 
     # from source to program
 
     def _prepare(self) -> bool:
         """Whether there is a program to run; what is wrong with the source is told otherwise."""
         places, positions = self._places, self._places.positions
-        if (refusal := self._job["refusal"]) is not None:
+        if (refusal := self._job.wanted["refusal"]) is not None:
             found = self._parser.ask("explain", positions.source)
             place = found.get("offset")
             return self._bad_syntax(
                 found.get("error") or refusal, "" if place is None else places.of_source(place)
             )
-        if self._job["compiled"] is not None:
-            positions.compiled(self._job["compiled"])
+        if self._job.wanted["compiled"] is not None:
+            positions.compiled(self._job.wanted["compiled"])
         text = positions.text
         if plain(text):
             return True
@@ -312,7 +98,7 @@ class Run:
     def _fault(self, found: dict[str, Any]) -> tuple[str, str]:
         """What the parser finds wrong with the text, and a stack that says where."""
         place, message = found["offset"], found["error"]
-        if self._job["language"] == "javascript" and not NOT_THERE_EITHER.search(message):
+        if self._job.wanted["language"] == "javascript" and not NOT_THERE_EITHER.search(message):
             if self._parser.ask("explain", self._places.positions.source) == {}:
                 message += TYPED
         return message, "" if place is None else self._places.of_text(place)
@@ -323,11 +109,11 @@ class Run:
 
     # the program
 
-    def _execute(self, program: str, given: str) -> None:
-        """`given` is the input as JSON."""
+    def _execute(self, program: str) -> None:
+        job = self._job
         engine = self._engine
-        engine.context.set_memory_limit(self._memory)
-        if engine.call("run", program, self._mode, given, *self._seed):
+        engine.context.set_memory_limit(job.memory)
+        if engine.call("run", program, self._mode, job.input, *job.seed):
             return
         while not engine.settled:
             if engine.context.execute_pending_job():
@@ -357,7 +143,7 @@ class Run:
     # how it ended
 
     def _report(self) -> None:
-        limit = self._memory
+        limit = self._job.memory
         self._engine.context.set_memory_limit(limit + SPARE_BYTES)
         text = self._engine.call("report")
         if text.startswith('{"t":"done"'):
@@ -393,7 +179,7 @@ class Run:
         data = text.encode()
         start = text.index('"value":') + len('"value":')  # all before it is ASCII
         size = len(data) - start - 1
-        if size > self._largest:
+        if size > self._job.largest:
             preview = data[start : start + PREVIEW_BYTES].decode(errors="ignore")
             dropped = json.loads(text[: start - len(',"value":')] + "}")["dropped"]
             large = {"t": "large", "dropped": dropped, "size": size, "preview": preview}
@@ -428,19 +214,16 @@ def peak_bytes() -> int:
     )
 
 
-PLAIN: dict[str, Any] = {"language": "javascript", "compiled": None, "refusal": None}
-
-
 def rehearse(engine: Engine, parser: Parser) -> None:
     """Go all the way that a script goes: what a first use makes or touches is then there."""
     near, far = socketpair()
     line = Line(near.fileno())
-    unprepared = json.dumps({"source": "return await 0", "input": {}, **PLAIN}).encode()
-    for ready, rest in ((0, unprepared), (1, b"0{}")):
-        far.sendall(frames.pack(JOB.pack(2**28, 2**20, ready, 1, 2, 3, 4) + rest))
+    for source in ("return await 0", "0"):
+        wanted = Wanted(source=source, language="javascript", compiled=None, refusal=None, input={})
+        far.sendall(frames.pack(pack(wanted, 2**28, 2**20)))
         frame = line.receive()
         assert frame is not None
-        Run(line, engine, parser, frame).run()
+        Run(line, engine, parser, Job(frame)).run()
         far.recv(64)
         engine.call("reset")
         engine.settled = False
@@ -456,7 +239,7 @@ def work(line: Line, engine: Engine, parser: Parser) -> NoReturn:
     try:
         frame = line.receive()
         assert frame is not None
-        Run(line, engine, parser, frame).run()
+        Run(line, engine, parser, Job(frame)).run()
     except MemoryError:
         os._exit(OUT_OF_MEMORY)
     except (quickjs.JSException, quickjs.StackOverflow) as error:

@@ -25,9 +25,10 @@ from typing import NoReturn
 
 from mcpproxy.sandbox import probe
 from mcpproxy.sandbox.confine import LAYERS, Confinement, note_mapped
+from mcpproxy.sandbox.engine import Engine, Line, Parser
 from mcpproxy.sandbox.memory import give_back
 from mcpproxy.sandbox.orders import EVENT, ORDER
-from mcpproxy.sandbox.worker import Engine, Line, Parser, rehearse, work
+from mcpproxy.sandbox.worker import rehearse, work
 
 VM_DESCRIPTOR = 3
 """The one descriptor a VM has."""

@@ -1,0 +1,65 @@
+"""How a script ended, where it didn't end by itself: what its caller is told.
+
+Whatever had no answer yet when it ended may have had its effect, so it is named.
+"""
+
+from __future__ import annotations
+
+from mcpproxy.script import Outcome, Script
+
+SIGSYS = 31
+LISTED = 10
+"""Calls in flight that are named; the rest is counted."""
+
+
+def timed_out(script: Script, timeout_ms: int) -> Outcome:
+    message = f"JavaScript execution timed out after {timeout_ms} ms"
+    return Outcome(ok=False, code="TIMEOUT", message=message + in_flight(script))
+
+
+def interrupted(script: Script, reason: str | None) -> Outcome:
+    message = reason or "the execution was cancelled"
+    return Outcome(ok=False, code="CANCELLED", message=message + in_flight(script))
+
+
+def in_flight(script: Script) -> str:
+    """The calls whose outcome nobody knows; nothing where there are none."""
+    if not (unknown := script.unknown):
+        return ""
+    listed = ", ".join(f"call {call.n} ({call.server}:{call.tool})" for call in unknown[:LISTED])
+    more = f" and {len(unknown) - LISTED} more" if len(unknown) > LISTED else ""
+    return (
+        f". In flight when it ended, so with an unknown outcome: {listed}{more}. "
+        "They may have had their effect: check before repeating them"
+    )
+
+
+def unawaited(script: Script) -> str:
+    """What to say of calls that a script didn't wait for which had its say; nothing where there are none."""
+    outcome = script.outcome
+    on_wire, unsent = script.unawaited
+    if outcome is None or not (on_wire or unsent):
+        return ""
+    if not outcome.ok and outcome.code != "SERIALIZATION_ERROR":
+        return ""  # it was an error that ended it
+    return (
+        f"the script ended without awaiting {on_wire + unsent} call(s): {on_wire} in flight were cancelled "
+        f"with an unknown outcome, {unsent} never went out; await every call, e.g. with Promise.all"
+    )
+
+
+def out_of_memory(memory_mb: int) -> str:
+    return (
+        f"the script used more than the {memory_mb} MB of memory it may use "
+        "(code_execution_memory_mb): handle the data in smaller parts"
+    )
+
+
+def crashed(code: str, why: str, status: int | None) -> Outcome:
+    """The end of a process that gave no account of it; `status` is its exit status, negative for a signal."""
+    if status == -SIGSYS:
+        why = "its process was killed for a system call that it may not make"
+    elif status is not None and status < 0:
+        why = f"its process was killed by signal {-status}"
+    message = f"the process of this script ended unexpectedly: {why}; no other script is affected"
+    return Outcome(ok=False, code=code, message=message)

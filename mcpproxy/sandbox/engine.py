@@ -1,0 +1,210 @@
+"""The engine in a VM process: what JavaScript sees of the world, and the parser beside it.
+
+Both are made before the fork. `Engine` runs one script; `Parser` sees sources, never a running
+script. Between them and the daemon there is one `Line`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+import re
+import select
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import _quickjs as quickjs  # not `quickjs`: that starts a thread, and forking wants just one
+import ada_url
+
+from mcpproxy.sandbox import frames
+
+FIRST_LINE = 2_000_000
+"""Our own code is compiled as if it stood below this line, so that its stack frames can be told from
+the script's: a script has at most 2^20 bytes, hence fewer lines."""
+
+STACK_BYTES = 2 * 2**20
+"""Of the 8 MiB C stack that a main thread has; past it the engine throws a RangeError."""
+
+PARSER_STACK_BYTES = 4 * 2**20
+READ_BYTES = 2**20
+"""The most that is read at once."""
+
+
+def asset(name: str) -> str:
+    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+        return file.read()
+
+
+class Line:
+    """The socket to the daemon, blocking. A bare descriptor: each page that is touched is copied anew."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def send(self, text: bytes) -> None:
+        data = frames.pack(text)
+        try:
+            while (sent := os.write(self._descriptor, data)) < len(data):
+                data = data[sent:]
+        except OSError:
+            os._exit(0)  # the daemon hung up: there is nobody left to run for
+
+    def receive(self, seconds: float | None = None) -> bytes | None:
+        """The next frame, or None when `seconds` pass without one. Ends the process on EOF."""
+        if seconds is not None:
+            waiting = select.poll()
+            waiting.register(self._descriptor, select.POLLIN)
+            if not waiting.poll(max(0.0, seconds) * 1000):
+                return None
+        return self._read(int.from_bytes(self._read(frames.HEADER.size), "big"))
+
+    def _read(self, size: int) -> bytes:
+        data = self._piece(size)
+        if len(data) == size:
+            return data
+        pieces, left = [data], size - len(data)
+        while left:
+            pieces.append(self._piece(left))
+            left -= len(pieces[-1])
+        return b"".join(pieces)
+
+    def _piece(self, size: int) -> bytes:
+        try:
+            data = os.read(self._descriptor, min(size, READ_BYTES))
+        except OSError:
+            data = b""
+        if not data and size:
+            os._exit(0)
+        return data
+
+
+class Engine:
+    """A context with the prelude in it, made before the fork and used once after it."""
+
+    def __init__(self) -> None:
+        self.line: Line | None = None
+        self.settled = False
+        self.timers: list[tuple[float, int]] = []
+        self.answers: deque[bytes] = deque()
+        self.told: Callable[[str], str] = str
+        """A stack in the lines and columns of the script's source."""
+        self.context = quickjs.Context()
+        self.context.set_max_stack_size(STACK_BYTES)
+        doors = {
+            "send": self._send,
+            "ask": self._ask,
+            "settled": self._settled,
+            "sleep": self._sleep,
+            "random": self._random,
+            "url": self._url,
+            "place": self._place,
+        }
+        for name, function in doors.items():
+            self.context.add_callable(name, function)
+        names = ", ".join(doors)
+        build = self.context.eval(
+            f"({names}) => {{ const host = {{ {names} }};"
+            + "\n" * FIRST_LINE
+            + f"const made = {asset('prelude.js')}(host);\n{asset('helpers.js')}(made);\nreturn made.call; }}"
+        )
+        handles = [self.context.get(name) for name in doors]
+        self.context.eval("".join(f"delete globalThis.{name};" for name in doors))
+        self.call: Callable[..., Any] = build(*handles)
+
+    # What JavaScript calls. No exception may cross into the engine.
+
+    def _send(self, text: str) -> bool:
+        """Whether it was sent; the daemon takes no frame that is longer."""
+        assert self.line is not None
+        data = text.encode()
+        if len(data) > frames.MAX_FROM_VM:
+            return False
+        self.line.send(data)
+        return True
+
+    def _ask(self, text: str, number: int) -> str:
+        """Send a question and wait for its answer; answers to others are kept for later.
+
+        "" for one that is too long to be sent.
+        """
+        assert self.line is not None
+        if not self._send(text):
+            return ""
+        wanted = b"%d " % number
+        while True:
+            frame = self.line.receive()
+            assert frame is not None
+            if frame.startswith(wanted):
+                return frame[len(wanted) :].decode()
+            self.answers.append(frame)
+
+    def _settled(self) -> None:
+        self.settled = True
+
+    def _sleep(self, number: int, milliseconds: float) -> None:
+        heapq.heappush(self.timers, (time.monotonic() + milliseconds / 1000, number))
+
+    def _random(self, count: int) -> str:
+        return os.urandom(int(count)).hex()
+
+    def _place(self, stack: str) -> str:
+        return self.told(stack)
+
+    def _url(self, what: str, url: str, value: str, given: bool) -> str:
+        """Ada's view of a URL as JSON, "" when there is none."""
+        try:
+            if what == "parse":
+                found = ada_url.URL(url, value) if given else ada_url.URL(url)
+            else:
+                found = ada_url.URL(url)
+                setattr(found, what, value)
+        except ValueError:
+            return ""
+        return json.dumps({part: getattr(found, part) for part in URL_PARTS})
+
+
+URL_PARTS = (
+    "href", "origin", "protocol", "username", "password", "host",
+    "hostname", "port", "pathname", "search", "hash",
+)  # fmt: skip
+
+
+class Parser:
+    """The second context: it sees sources, never a running script."""
+
+    def __init__(self) -> None:
+        self._context = quickjs.Context()
+        self._context.set_max_stack_size(PARSER_STACK_BYTES)
+        self._context.eval(asset("vendor/acorn.js"))
+        self._context.eval(f"globalThis.program = {asset('program.js')}")
+        self._later = {
+            "explain": typescript_parser(),
+            "blame": fault_finder(),
+            "thrown": fault_finder(),
+        }
+        """What only failed scripts need, by the question that needs it."""
+
+    def ask(self, name: str, about: object) -> Any:
+        """The answer of `program.js`; `{"error"}` when the engine itself gives up."""
+        if (needed := self._later.pop(name, None)) is not None:
+            self._context.eval(needed)
+        self._context.set("about", json.dumps(about))
+        try:
+            return json.loads(self._context.eval(f"program.{name}(about)"))
+        except (quickjs.JSException, quickjs.StackOverflow) as error:
+            return {"error": str(error).partition("\n")[0], "offset": None}
+
+
+def typescript_parser() -> str:
+    module = asset("vendor/acorn-typescript.js").replace(
+        'import * as acornNamespace from "acorn";', "const acornNamespace = acorn;"
+    )
+    module = re.sub(r"export \{\s*tsPlugin\s*\};", "return {tsPlugin};", module)
+    return f"globalThis.acornTypescript = (() => {{{module}}})(); 0"
+
+
+def fault_finder() -> str:
+    return f"Object.assign(program, {asset('faults.js')}(program.parse)); 0"
