@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
@@ -67,9 +68,13 @@ class Surfaces:
         return self.serving.ask("POST", EXEC, body, **headers)
 
     def invoke(self, *words: str) -> click.testing.Result:
-        """`mcpproxy code exec` in this process, against the daemon; keeps the tests quick."""
+        """`mcpproxy code exec` in this process, whose signals it must leave alone, against the daemon."""
         runner = click.testing.CliRunner(env=self.home.environ)
-        return runner.invoke(main, ["code", "exec", *words, "--config", str(self.home.config)])
+        handles, signal.signal = signal.signal, lambda *_: None
+        try:
+            return runner.invoke(main, ["code", "exec", *words, "--config", str(self.home.config)])
+        finally:
+            signal.signal = handles
 
     async def value(self, code: str, **body: Any) -> Any:
         envelope = await self.ask("rest", {"code": code, **body})
@@ -86,6 +91,19 @@ class Surfaces:
 
     async def reset(self, server: str = "stub") -> None:
         await self.value("await tools[input.server].stats({reset: true})", input={"server": server})
+
+
+async def everywhere(surfaces: Surfaces, body: Body) -> Body:
+    """The one envelope that all surfaces give."""
+    found: dict[str, Body | None] = {}
+    with anyio.fail_after(ENOUGH):
+        for way in WAYS:
+            found[way] = await surfaces.ask(way, body)
+    said = {way: envelope for way, envelope in found.items() if envelope is not None}
+    assert len(said) >= 4
+    for way, envelope in said.items():
+        assert json.dumps(envelope) == json.dumps(said["rest"]), way
+    return said["rest"]
 
 
 def bare(answer: Answer) -> Body:

@@ -16,7 +16,7 @@ SURFACES = {"rest", "mcp", "stdio", "cli", "script"}
 def cited() -> dict[str, list[str]]:
     """Where each id is cited: the strings given to `req(...)` or `pytest.mark.req(...)`."""
     found: dict[str, list[str]] = {}
-    for path in sorted(TESTS.rglob("test_*.py")):
+    for path in sorted(TESTS.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         for node in ast.walk(ast.parse(text)) if "req(" in text else ():
             if not isinstance(node, ast.Call) or name(node.func) != "req":

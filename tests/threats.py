@@ -137,8 +137,8 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_access::test_what_is_listed_is_what_can_be_called",
         "test_toolkit::test_a_token_sees_its_own_servers",
         "test_policy::test_nobody_looks_past_the_view",
-        "test_proxy::test_a_client_hears_of_a_change_of_what_it_sees_and_of_no_other",
-        "test_proxy::test_whom_a_change_concerns",
+        "test_proxy_connections::test_a_client_hears_of_a_change_of_what_it_sees_and_of_no_other",
+        "test_proxy_connections::test_whom_a_change_concerns",
     ),
     "L6": (
         "test_guard::test_a_token_is_let_in_by_its_name_until_it_expires_or_is_revoked",
