@@ -7,7 +7,7 @@ isn't valid replaces nothing: `error` says so until a good one was read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -122,18 +122,23 @@ class Configuration:
     async def _look(self) -> None:
         if signature(self._path) == self._seen:
             return
+        failed, said = self.error, self.loaded.warnings
         try:
             applied = await self.reload()
         except SettingsError as error:
             logger.error("the configuration stays as it was: %s", error)
             return
-        report(applied)
+        if failed is not None:
+            logger.info("the configuration can be used again")
+        report(applied, said)
 
 
-def report(applied: Applied) -> None:
+def report(applied: Applied, said: Collection[str]) -> None:
+    """Log what came of it; the warnings in `said` were given before."""
     if applied.changed:
         logger.info("the configuration was read anew; changed: %s", ", ".join(applied.changed))
-        for text in applied.warnings:
+    for text in applied.warnings:
+        if text not in said:
             logger.warning("%s", text)
     if applied.requires_restart:
         logger.warning(

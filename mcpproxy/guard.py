@@ -122,7 +122,9 @@ class Guard:
 
     def _judge(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller | Refusal:
         path = scope["path"]
-        text = headers.get(b"host", b"").decode("latin-1")
+        # Of two that differ, somebody in front of us may go by the other one.
+        hosts = [value for name, value in scope["headers"] if name.lower() == b"host"]
+        text = b", ".join(hosts).decode("latin-1")
         host = AUTHORITY.fullmatch(text)
         if host is None or not self._ours(host):
             return Refusal(

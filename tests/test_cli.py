@@ -219,6 +219,29 @@ def test_a_command_with_closed_streams_has_them_lead_nowhere(closed):
     )
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+def test_a_disk_that_is_full_is_one_line(tmp_path):
+    (tmp_path / "c.json").write_text("{}", encoding="utf-8")
+    words = [
+        sys.executable,
+        "-m",
+        "mcpproxy.cli",
+        "code",
+        "scripts",
+        "list",
+        "--config",
+        str(tmp_path / "c.json"),
+    ]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            words, stdout=full, stderr=subprocess.PIPE, encoding="utf-8", check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[1:] == [
+        "mcpproxy: the answer can't be written: No space left on device"
+    ]
+
+
 def test_a_table_takes_what_the_terminal_can_not_show(monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="latin-1"))
     telling.open_streams()

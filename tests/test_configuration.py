@@ -365,7 +365,7 @@ async def watching(configuration):
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-async def test_a_file_that_is_written_or_replaced_is_read_anew(daemon, file, replaced):
+async def test_a_file_that_is_written_or_replaced_is_read_anew(daemon, file, replaced, caplog):
     with anyio.fail_after(20):
         async with watching(daemon.configuration):
             for n in (1, 2):
@@ -376,9 +376,12 @@ async def test_a_file_that_is_written_or_replaced_is_read_anew(daemon, file, rep
             file.write_text("{", encoding="utf-8")
             await until(lambda: daemon.configuration.error is not None, 10)
             assert daemon.settings.servers[0].name == "one2"
-            file.write_text(FILE, encoding="utf-8")
-            await until(lambda: daemon.settings.servers[0].name == "one", 10)
+            caplog.set_level("INFO", "mcpproxy")
+            file.write_text(FILE.replace('"one"', '"one2"'), encoding="utf-8")
+            await until(lambda: "can be used again" in caplog.text, 10)
             assert daemon.configuration.error is None
+            file.write_text(FILE.replace('"one"', '"a:b"'), encoding="utf-8")
+            await until(lambda: "server 'a:b' is left out" in caplog.text, 10)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")

@@ -124,6 +124,16 @@ async def test_any_other_host_is_misdirected_even_with_the_key(path, host):
     assert await caller(door(), path, {"Host": host, "X-API-Key": SENT}) == MISDIRECTED
 
 
+@pytest.mark.threat("B1")
+async def test_of_two_hosts_none_is_ours():
+    assert (
+        await caller(door(), "/mcp", {"Host": "localhost", "host": "evil.example"}) == MISDIRECTED
+    )
+    assert (
+        await caller(door(), "/mcp", {"Host": "evil.example", "host": "localhost"}) == MISDIRECTED
+    )
+
+
 @pytest.mark.parametrize(
     "origin",
     ["null", "", "http://evil.example", "http://localhost.evil.example", "http://evil@localhost",

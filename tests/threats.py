@@ -75,6 +75,7 @@ THREATS: dict[str, tuple[str, ...]] = {
     "B1": (
         "test_guard::test_any_other_host_is_misdirected_even_with_the_key",
         "test_guard::test_a_host_that_is_let_in_is_one_name_and_perhaps_a_port",
+        "test_guard::test_of_two_hosts_none_is_ours",
     ),
     "B2": (
         "test_guard::test_pages_of_other_sites_are_refused_on_every_listener",

@@ -19,7 +19,15 @@ from mcpproxy.cli.importing import import_servers
 from mcpproxy.cli.options import config_option, log_level_option
 from mcpproxy.cli.secrets import secrets
 from mcpproxy.cli.serverlog import logs
-from mcpproxy.cli.telling import BAD_CONFIG, FAILED, NO_DAEMON, open_streams, refuse, show_json
+from mcpproxy.cli.telling import (
+    BAD_CONFIG,
+    FAILED,
+    NO_DAEMON,
+    Commands,
+    open_streams,
+    refuse,
+    show_json,
+)
 from mcpproxy.cli.token import token
 from mcpproxy.cli.toolpack import toolpack
 from mcpproxy.cli.tools import tools
@@ -29,7 +37,7 @@ from mcpproxy.cli.upstream import upstream
 PORT_TAKEN = 2
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mcpproxy")
 def main() -> None:
     """One place for an AI agent to call many MCP servers from code."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -35,8 +36,9 @@ def logs(name: str, count: int, follow: bool, config: str | None) -> None:
     for line in tail.tail(path, count, size):
         click.echo(shown(line))
     if follow:
-        for text in following(path, size):
-            click.echo(shown(text), nl=False)
+        with suppress(KeyboardInterrupt):
+            for text in following(path, size):
+                click.echo(shown(text), nl=False)
     elif not path.exists():
         click.echo(f"{name} has said nothing yet ({path})", err=True)
 

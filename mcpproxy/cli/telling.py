@@ -6,6 +6,7 @@ before a terminal gets it.
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -15,7 +16,8 @@ from typing import Any, NoReturn
 
 import click
 
-STDERR = 2
+STDOUT, STDERR = 1, 2
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 FAILED, NOT_RUN, BAD_CONFIG, INTERRUPTED = 1, 2, 4, 130
 """It ran and failed; nothing was run; `serve` and `stdio` can't use the configuration; Ctrl-C."""
 NO_DAEMON = "no daemon is running for this configuration; start one with: mcpproxy serve"
@@ -25,6 +27,19 @@ def refuse(message: str, status: int = NOT_RUN) -> NoReturn:
     """Say why it can't be done, and leave."""
     click.echo(f"mcpproxy: {message}", err=True)
     sys.exit(status)
+
+
+class Commands(click.Group):
+    """All commands. Where what they say can't be written, as on a full disk, that is one line."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().main(*args, **options)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # for what is still to be written
+            refuse(f"the answer can't be written: {error.strerror}", FAILED)
 
 
 def open_streams() -> None:
