@@ -83,7 +83,7 @@ EXPORT = re.compile(r"^[ \t]*export\s+(?:default|const|let|async|function|class|
 STATIC_IMPORT = re.compile(r"^[ \t]*import\s+[\w{*'\"]", re.MULTILINE)
 IMPORTED = f"import and export are not available, there are no modules here: {TOOLS.replace('called', 'reached')}"
 EXPORTED = (
-    "import and export are not available, there are no modules here: leave out `export default`. A source that is "
+    "import and export are not available, there are no modules here: leave out export and default. A source that is "
     f"one function is called with input; otherwise {VALUE}"
 )
 
@@ -186,7 +186,7 @@ def _syntax(message: str, source: str) -> str | None:
         return "# begins no comment in JavaScript: write //"
     if "character '@'" in message:
         return "Decorators are not available: wrap the function or class by hand"
-    if JSX.search(source):
+    if JSX.search(source) and ("</" in source or "/>" in source):
         return "JSX is not available, there is no page here: return plain data"
     if "token ':'" in message and OBJECT.search(source):
         return (

@@ -162,6 +162,43 @@ NODE = [
         "Object.prototype.toString.call(new URL('http://a')) + Object.prototype.toString.call(new URLSearchParams())",
         "[object URL][object URLSearchParams]",
     ),
+    (
+        "['latin1', 'ascii', 'utf-16le'].map(l => new TextDecoder(l).decode(new Uint8Array([65, 0, 233, 0, 128, 0])))",
+        ["A\0é\0€\0", "A\0é\0€\0", "Aé\x80"],
+    ),
+    (
+        "[null, 'abc', [1]].map(b => { try { return new TextDecoder().decode(b) } catch (e) { return e.name } })",
+        ["TypeError"] * 3,
+    ),
+    (
+        "(() => { const b = new ArrayBuffer(8), c = structuredClone({b}, {transfer: [b]}); return [b.byteLength, c.b.byteLength] })()",
+        [0, 8],
+    ),
+    ("new URLSearchParams(null).toString()", ""),
+    (
+        "['b', 'Zoë', 'a', 'C', 'item 10', 'é', 'A', 'item 2', '_x', 'Zoe', 'e', 'résumé', 'resume', '2', 'f'].sort((x, y) => x.localeCompare(y))",
+        [
+            "_x",
+            "2",
+            "a",
+            "A",
+            "b",
+            "C",
+            "e",
+            "é",
+            "f",
+            "item 10",
+            "item 2",
+            "resume",
+            "résumé",
+            "Zoe",
+            "Zoë",
+        ],
+    ),
+    (
+        "[['item 2', 'item 10', {numeric: true}], ['a', 'Á', {sensitivity: 'base'}], ['a', 'A', {sensitivity: 'accent'}], ['a', 'á', {sensitivity: 'accent'}], ['a', 'A', {}]].map(([a, b, o]) => a.localeCompare(b, 'en', o))",
+        [-1, 0, 0, -1, -1],
+    ),
     ("(() => { let s = ''; queueMicrotask(() => { s += 'b' }); s += 'a'; return s })()", "a"),
 ]
 

@@ -51,18 +51,36 @@
 
   // ── https://encoding.spec.whatwg.org/#utf-8-decoder ───────────────────────────────────────────
 
-  const UTF8 = new Set(['utf-8', 'utf8', 'unicode-1-1-utf-8', 'unicode11utf8', 'unicode20utf8', 'x-unicode20utf8']);
+  const LABELS = new Map();
+  for (const [encoding, labels] of [
+    ['utf-8', 'utf-8 utf8 unicode-1-1-utf-8 unicode11utf8 unicode20utf8 x-unicode20utf8'], ['utf-16le', 'utf-16le utf-16 ucs-2 unicode csunicode unicodefeff iso-10646-ucs-2'],
+    ['windows-1252', 'windows-1252 latin1 ascii us-ascii iso-8859-1 iso8859-1 iso_8859-1 cp1252 l1 x-cp1252 cp819 ibm819 csisolatin1 iso-ir-100 iso88591 ansi_x3.4-1968'],
+  ]) for (const label of labels.split(' ')) LABELS.set(label, encoding);
+  // https://encoding.spec.whatwg.org/index-windows-1252.txt: the rest is what Unicode has in the same place
+  const WINDOWS = '\u20ac\x81\u201a\u0192\u201e\u2026\u2020\u2021\u02c6\u2030\u0160\u2039\u0152\x8d\u017d\x8f\x90\u2018\u2019\u201c\u201d\u2022\u2013\u2014\u02dc\u2122\u0161\u203a\u0153\x9d\u017e\u0178';
+  const windows = (bytes) => { let out = ''; for (const byte of bytes) out += byte >= 0x80 && byte < 0xa0 ? WINDOWS[byte - 0x80] : String.fromCharCode(byte); return out; };
+  function utf16(bytes, fatal) {
+    let out = '';
+    for (let n = 0; n + 1 < bytes.length; n += 2) out += String.fromCharCode(bytes[n] | bytes[n + 1] << 8);
+    if (bytes.length % 2) out += '\ud800';
+    if (fatal && !out.isWellFormed()) throw new TypeError('TextDecoder: the bytes are not valid UTF-16');
+    return out.toWellFormed();
+  }
   class TextDecoder {
-    #fatal; #ignoreBOM; #held = [];
+    #fatal; #ignoreBOM; #encoding; #held = [];
     constructor(label = 'utf-8', { fatal = false, ignoreBOM = false } = {}) {
-      if (!UTF8.has(String(label).trim().toLowerCase())) throw new RangeError(`TextDecoder: only utf-8 is available, not ${label}`);
-      this.#fatal = Boolean(fatal); this.#ignoreBOM = Boolean(ignoreBOM);
+      const encoding = LABELS.get(String(label).trim().toLowerCase());
+      if (!encoding) throw new RangeError(`TextDecoder: only utf-8, utf-16le and windows-1252 (latin1) are available, not ${label}`);
+      this.#encoding = encoding; this.#fatal = Boolean(fatal); this.#ignoreBOM = Boolean(ignoreBOM);
     }
-    get encoding() { return 'utf-8'; }
+    get encoding() { return this.#encoding; }
     get fatal() { return this.#fatal; }
     get ignoreBOM() { return this.#ignoreBOM; }
     decode(input = new Uint8Array(0), { stream = false } = {}) {
+      if (!ArrayBuffer.isView(input) && !(input instanceof ArrayBuffer || input instanceof SharedArrayBuffer)) throw new TypeError('TextDecoder: the bytes must be an ArrayBuffer or a view of one');
       const view = ArrayBuffer.isView(input) ? new Uint8Array(input.buffer, input.byteOffset, input.byteLength) : new Uint8Array(input);
+      if (this.#encoding === 'windows-1252') return windows(view);
+      if (this.#encoding === 'utf-16le') return this.#unmarked(utf16(view, this.#fatal));
       const bytes = this.#held.length ? Uint8Array.of(...this.#held, ...view) : view;
       this.#held = [];
       let out = '', units = [];
@@ -87,8 +105,9 @@
         if (units.length > 4096) { out += String.fromCharCode.apply(null, units); units = []; }
       }
       out += String.fromCharCode.apply(null, units);
-      return !this.#ignoreBOM && out.charCodeAt(0) === 0xfeff ? out.slice(1) : out;
+      return this.#unmarked(out);
     }
+    #unmarked(text) { return !this.#ignoreBOM && text.charCodeAt(0) === 0xfeff ? text.slice(1) : text; }
   }
 
   // ── https://url.spec.whatwg.org/#application/x-www-form-urlencoded ────────────────────────────
@@ -118,7 +137,7 @@
             this.#pairs.push([String(found[0]), String(found[1])]);
           }
         } else for (const key of Object.keys(init)) this.#pairs.push([key, String(init[key])]);
-      } else this[update](String(init));
+      } else if (init !== null) this[update](String(init));
     }
     [update](query, changed) {
       if (changed) this.#changed = changed;
@@ -203,11 +222,14 @@
   const ERRORS = new Map([Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError].map((C) => [C.prototype.constructor.name, C]));
   const TypedArray = getPrototypeOf(Uint8Array);
   function structuredClone(value, options) {
+    if (!arguments.length) throw new TypeError('structuredClone needs a value');
     const seen = new Map();
-    const transfer = options?.transfer;
-    if (transfer !== undefined && [...transfer].length) throw new DOMException('structuredClone: nothing can be transferred here', 'DataCloneError');
     const never = (what) => { throw new DOMException(`${what} could not be cloned`, 'DataCloneError'); };
     const keep = (from, to) => { seen.set(from, to); return to; };
+    for (const from of options?.transfer ?? []) {
+      if (!(from instanceof ArrayBuffer)) never('what is to be transferred and no ArrayBuffer');
+      keep(from, from.transfer());
+    }
     function buffer(from) { return seen.get(from) ?? keep(from, from.slice(0)); }
     function clone(from) {
       if (typeof from === 'symbol') never(String(from));
@@ -255,6 +277,48 @@
       return array;
     },
   };
+
+  // ── https://www.unicode.org/reports/tr10/, without its tables: signs, digits, letters; then accents; then case ──
+
+  const LETTER = /\p{L}/u, DIGIT = /\p{N}/u, MARKS = /\p{M}+/gu, DIGITS = /\d+/y;
+  const ranks = new Uint32Array(0x3000);
+  const rank = (code) => { const found = String.fromCharCode(code); return code + (LETTER.test(found) ? 0x20000 : DIGIT.test(found) ? 0x10000 : 0) + 1; };
+  const ranked = (code) => code < 0x3000 ? ranks[code] ||= rank(code) : rank(code);
+  const ascii = Array.from({ length: 128 }, (_, code) => ranked(String.fromCharCode(code).toLowerCase().charCodeAt(0)));
+  const base = (text) => /[^\x00-\x7f]/.test(text) ? text.normalize('NFD').replace(MARKS, '').toLowerCase() : text.toLowerCase();
+  const run = (text, at) => { DIGITS.lastIndex = at; return DIGITS.exec(text)?.[0] ?? ''; };
+  function collate(x, y, numeric) {
+    let n = 0, m = 0;
+    while (n < x.length && m < y.length) {
+      const a = numeric ? run(x, n) : '', b = a && run(y, m);
+      if (b) {
+        const by = BigInt(a) - BigInt(b);
+        if (by) return by < 0n ? -1 : 1;
+        n += a.length; m += b.length;
+        continue;
+      }
+      const by = ranked(x.charCodeAt(n++)) - ranked(y.charCodeAt(m++));
+      if (by) return by < 0 ? -1 : 1;
+    }
+    return Math.sign(x.length - n - (y.length - m));
+  }
+  defineProperty(String.prototype, 'localeCompare', hidden(function localeCompare(that, locales, { numeric = false, sensitivity = 'variant' } = {}) {
+    const x = String(this), y = String(that);
+    if (x === y) return 0;
+    if (!numeric) {                    // most are told apart by their first difference
+      let n = 0, left, right;
+      while ((left = x.charCodeAt(n)) === (right = y.charCodeAt(n))) n++;
+      const by = left < 128 && right < 128 ? ascii[left] - ascii[right] : 0;
+      if (by) return by < 0 ? -1 : 1;
+    }
+    const by = collate(base(x), base(y), numeric);
+    if (by || sensitivity === 'base') return by;
+    const a = x.normalize('NFD'), b = y.normalize('NFD');
+    if (sensitivity !== 'case' && a.toLowerCase() !== b.toLowerCase()) return a.toLowerCase() < b.toLowerCase() ? -1 : 1;
+    if (sensitivity === 'accent') return 0;
+    for (let n = 0; n < a.length; n++) if (a[n] !== b[n]) return a[n] === a[n].toLowerCase() ? -1 : 1;
+    return 0;
+  }));
 
   for (const C of [TextEncoder, TextDecoder, URLSearchParams, URL]) { tag(C, C.name); publish(C.name, C); }
   known('URLSearchParams', URLSearchParams.prototype);

@@ -259,7 +259,7 @@
     get stack() { const found = frames(this); return typeof found === 'string' ? headline(this) + placed(found) : found; },
     set stack(value) { defineProperty(this, 'stack', hidden(value)); },
   };
-  const lazyStack = (object) => defineProperty(object, 'stack', { ...getOwnPropertyDescriptor(stackAccess, 'stack'), enumerable: false });
+  const lazyStack = (object) => defineProperty(object, 'stack', { __proto__: null, ...getOwnPropertyDescriptor(stackAccess, 'stack'), enumerable: false });
   lazyStack(E.prototype);
   const capture = E.captureStackTrace;
   defineProperty(E, 'captureStackTrace', hidden(function captureStackTrace(object, above) {
@@ -366,10 +366,15 @@
       if (!plain(args)) return { wrong: label + ' must be a plain object such as {key: value}, not ' + kindOf(args) };
       return toText(args, label, true);
     } catch (error) {
-      return { wrong: error instanceof Unwritable ? apply(replace, error.message, [/([:;]) return /, '$1 pass ']) : reading + ' could not be read: ' + told(error).message };
+      return { wrong: error instanceof Unwritable ? passed(error.message) : reading + ' could not be read: ' + told(error).message };
     }
   }
-  const { replace } = S.prototype;
+  /** The sentence about a result, about arguments: what is returned there is passed here. */
+  function passed(message) {
+    const at = apply(lastIndexOf, message, [' return ']);
+    return at < 0 ? message : apply(slice, message, [0, at]) + ' pass ' + apply(slice, message, [at + 8]);
+  }
+  const { lastIndexOf } = S.prototype;
 
   function kindOf(value) {
     if (value === null) return 'null';

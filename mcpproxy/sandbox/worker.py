@@ -168,8 +168,8 @@ class Run:
         compiles = self._engine.call("compiles", json.dumps(places.positions.program))
         found = self._parser.ask("plan", places.positions.text)
         frame["stack"] = places.told(frame["stack"])
-        # The engine compiles a regular expression when it comes to it.
-        if "error" in found and (not compiles or found["error"].startswith("Invalid regular")):
+        # What the engine finds only when it comes to it has no stack: regular expressions, private names.
+        if "error" in found and not (compiles and frame["stack"]):
             message, frame["stack"] = self._fault(found)
             frame["message"] = f"SyntaxError: {message}"
             return True
