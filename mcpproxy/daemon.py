@@ -30,7 +30,7 @@ from mcpproxy.policy import Caller, Views
 from mcpproxy.rates import Executions
 from mcpproxy.request import Request
 from mcpproxy.sandbox.pool import Pool, open_pool
-from mcpproxy.sandbox.typescript import Transformer, open_transformer
+from mcpproxy.sandbox.transformer import Transformer, open_transformer
 from mcpproxy.scripts import Scripts
 from mcpproxy.settings import Loaded, Settings
 from mcpproxy.tasks import open_tasks

@@ -31,7 +31,7 @@ from mcpproxy.sandbox.job import Wanted, pack
 from mcpproxy.sandbox.memory import give_back
 from mcpproxy.sandbox.pool import Pool, Vm
 from mcpproxy.sandbox.source import unfenced
-from mcpproxy.sandbox.typescript import Transformer
+from mcpproxy.sandbox.transformer import Transformer
 from mcpproxy.sandbox.worker import OUT_OF_MEMORY
 from mcpproxy.script import (
     Answer,

@@ -11,7 +11,8 @@ import pytest
 from warm import COMPILED
 
 from mcpproxy.errors import WorkerError
-from mcpproxy.sandbox.typescript import Oxc, open_transformer
+from mcpproxy.sandbox.transformer import open_transformer
+from mcpproxy.sandbox.typescript import Oxc
 
 
 async def test_a_damaged_file_is_made_anew_and_the_next_process_takes_it(tmp_path):

@@ -18,7 +18,7 @@ from mcpproxy.errors import CallError
 from mcpproxy.execution import Execution, Limits
 from mcpproxy.policy import ADMIN
 from mcpproxy.sandbox.pool import Pool, open_pool
-from mcpproxy.sandbox.typescript import Transformer, open_transformer
+from mcpproxy.sandbox.transformer import Transformer, open_transformer
 from mcpproxy.scripts import Scripts
 from mcpproxy.settings import Settings
 

@@ -22,7 +22,7 @@ from mcpproxy.cli import checkup, local
 from mcpproxy.cli.checkup import Finding
 from mcpproxy.errors import SettingsError, WorkerError
 from mcpproxy.sandbox.pool import open_pool
-from mcpproxy.sandbox.typescript import open_transformer
+from mcpproxy.sandbox.transformer import open_transformer
 
 REMEDY = re.compile(r"mcpproxy (auth login|secrets set) ('[^']*'|[\w@%+:,./-]+)")
 """A command of ours that an error names itself; nothing else that a server may have put there."""
