@@ -1,8 +1,8 @@
 """One script from request to reply.
 
 The driver around `script.py`: it owns the VM, the deadline and the calls under way, and does what
-the state machine says. When it ends, for whatever reason, the VM is killed and what was in flight
-is cancelled upstream, in this order, before anyone is told.
+the state machine says. When it ends, for whatever reason, what was in flight is cancelled upstream,
+and the VM is killed, before anyone is told; one that has said its last word is let wait for that.
 """
 
 from __future__ import annotations
