@@ -271,7 +271,9 @@ def look(config: str | None, verb: str, path: str, query: dict[str, str | None])
             if verb == "one":
                 found = queries.one(directory, path[1:])
                 if found is None:
-                    refuse(f"there is no record {path[1:]}")
+                    refuse(
+                        f"there is no record {path[1:]}; mcpproxy activity list shows those there are"
+                    )
                 return found
             asked = {**query, "limit": int(query.get("limit") or 50)}
             return getattr(queries, verb)(directory, asked, now_ms())

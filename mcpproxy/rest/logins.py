@@ -95,7 +95,10 @@ class Logins(Area):
         name = self._known(request)
         login = self._daemon.fleet.logins.last(name)
         if login is None:
-            raise Refused("NOT_FOUND", f"no login to {name} was begun since the daemon started")
+            raise Refused(
+                "NOT_FOUND",
+                f"no login to {name} was begun since the daemon started; POST here begins one",
+            )
         with anyio.move_on_after(request.query.get("wait", 0)):
             await login.over.wait()
         if login.state == "done":
@@ -106,7 +109,10 @@ class Logins(Area):
         name = request.parameters["name"]  # a server that was removed may have left a login
         if not await self._daemon.fleet.log_out(name):
             self._known(request)
-            raise Refused("NOT_FOUND", f"there is no login to {name[:100]!r}")
+            raise Refused(
+                "NOT_FOUND",
+                f"there is no login to {name[:100]!r}; GET /api/v1/logins lists those there are",
+            )
         return {"name": name, "logged_out": True}
 
     def _known(self, request: Request) -> str:

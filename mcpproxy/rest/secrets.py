@@ -72,7 +72,10 @@ class Secrets(Area):
         except VaultError as error:
             raise Refused("INVALID_REQUEST", str(error)) from error
         if not removed:
-            raise Refused("NOT_FOUND", f"there is no secret {name[:100]!r}")
+            raise Refused(
+                "NOT_FOUND",
+                f"there is no secret {name[:100]!r}; GET /api/v1/secrets lists those there are",
+            )
         return {"name": name, "removed": True, "servers": self._daemon.fleet.refer_to(name)}
 
     def _shown(self, name: str, store: str) -> dict[str, Any]:

@@ -127,7 +127,8 @@ class Members:
         member = self.by_name.get(name)
         if member is None:
             # Names that are close to it are the gates' to give: they know who asks.
-            raise CallError("SERVER_NOT_FOUND", f"there is no server '{name}' any more")
+            why = f"there is no server '{name}' any more; list_servers shows those there are"
+            raise CallError("SERVER_NOT_FOUND", why)
         seen = member.link.seen
         if (code := RESTING.get(seen.state)) is not None:
             raise CallError(code, f"server '{name}' is not available: {seen.error}")

@@ -56,7 +56,8 @@ class References:
                 return self._kept(found["keyring"], where)
             if name not in self.environ:
                 raise Unreachable(
-                    f"{where} refers to {found[0]}, which is not set in the daemon's environment"
+                    f"{where} refers to {found[0]}, which is not set in the daemon's environment; "
+                    "set it there and start the daemon anew"
                 )
             text = self.environ[name]
             # A word under an ordinary name ("production") is no secret, and in many a text.
