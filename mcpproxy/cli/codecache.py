@@ -41,7 +41,9 @@ def list_cache(output: str, config: str | None) -> None:
         config,
         "GET",
         CACHE,
-        in_file(config, lambda kept, me: {"code": [each.shown() for each in kept.listing(me)]}),
+        without_daemon(
+            config, lambda kept, me: {"code": [each.shown() for each in kept.listing(me)]}
+        ),
     )["code"]
     if output == "json":
         show_json(found)
@@ -87,10 +89,10 @@ def show(cache_id: str, output: str, config: str | None) -> None:
 def remove(cache_id: str, output: str, config: str | None) -> None:
     """Remove a kept program."""
 
-    def alone(kept: KeptCode, me: Any) -> Any:
+    def act(kept: KeptCode, me: Any) -> Any:
         return {"cache_id": kept.remove(cache_id, me).cache_id, "removed": True}
 
-    found = ask(config, "DELETE", path_of(cache_id), in_file(config, alone))
+    found = ask(config, "DELETE", path_of(cache_id), without_daemon(config, act))
     if output == "json":
         show_json(found)
     else:
@@ -129,7 +131,7 @@ def save(cache_id: str, name: str, replace: bool, output: str, config: str | Non
 
 
 def fetch(config: str | None, cache_id: str) -> Any:
-    alone = in_file(config, lambda kept, me: kept.find(cache_id, me).whole())
+    alone = without_daemon(config, lambda kept, me: kept.find(cache_id, me).whole())
     return ask(config, "GET", path_of(cache_id), alone)
 
 
@@ -139,7 +141,7 @@ def path_of(cache_id: str) -> str:
     return f"{CACHE}/{quote(cache_id, safe='')}"
 
 
-def in_file(config: str | None, act: Callable[[KeptCode, Any], Any]) -> Callable[[], Any]:
+def without_daemon(config: str | None, act: Callable[[KeptCode, Any], Any]) -> Callable[[], Any]:
     """Doing it to the file itself."""
 
     def alone() -> Any:

@@ -37,11 +37,11 @@ def set_secret(name: str, output: str, config: str | None) -> None:
     """Keep a secret. Its value is asked for, or read from a pipe; never give it as an argument."""
     value = given(name)
 
-    def alone(vault: Vault) -> dict[str, Any]:
+    def act(vault: Vault) -> dict[str, Any]:
         return {"name": name, "store": vault.set(name, value), "servers": []}
 
     path = f"{SECRETS}/{quote(name, safe='')}"
-    found = ask(config, "PUT", path, by_ourselves(config, alone), {"value": value})
+    found = ask(config, "PUT", path, without_daemon(config, act), {"value": value})
     if output == "json":
         show_json(found)
         return
@@ -74,7 +74,7 @@ def given(name: str) -> str:
 def list_secrets(output: str, config: str | None) -> None:
     """List the names of the secrets, never their values."""
 
-    def alone(vault: Vault) -> dict[str, Any]:
+    def act(vault: Vault) -> dict[str, Any]:
         return {
             "secrets": [
                 {"name": each, "store": store, "servers": users(config, each)}
@@ -82,7 +82,7 @@ def list_secrets(output: str, config: str | None) -> None:
             ]
         }
 
-    found = ask(config, "GET", SECRETS, by_ourselves(config, alone))["secrets"]
+    found = ask(config, "GET", SECRETS, without_daemon(config, act))["secrets"]
     if output == "json":
         show_json(found)
         return
@@ -111,13 +111,13 @@ def users(config: str | None, name: str) -> list[str]:
 def delete_secret(name: str, output: str, config: str | None) -> None:
     """Forget a secret, and name the servers that still refer to it."""
 
-    def alone(vault: Vault) -> dict[str, Any]:
+    def act(vault: Vault) -> dict[str, Any]:
         if not vault.delete(name):
             refuse(f"there is no secret {name!r}; mcpproxy secrets list shows those there are")
         return {"name": name, "removed": True, "servers": users(config, name)}
 
     path = f"{SECRETS}/{quote(name, safe='')}"
-    found = ask(config, "DELETE", path, by_ourselves(config, alone))
+    found = ask(config, "DELETE", path, without_daemon(config, act))
     if output == "json":
         show_json(found)
         return
@@ -131,7 +131,7 @@ def delete_secret(name: str, output: str, config: str | None) -> None:
         )
 
 
-def by_ourselves(config: str | None, verb: Callable[[Vault], Any]) -> Callable[[], Any]:
+def without_daemon(config: str | None, verb: Callable[[Vault], Any]) -> Callable[[], Any]:
     """What to do when no daemon runs."""
 
     def alone() -> Any:

@@ -72,8 +72,8 @@ def create(
         "max_executions_per_minute": max_executions,
     }
     wanted = {key: value for key, value in wanted.items() if value is not None}
-    by_itself = alone(config, lambda t: t.create(wanted), "made")
-    told(ask(config, "POST", TOKENS, by_itself, wanted), output)
+    alone = without_daemon(config, lambda t: t.create(wanted), "made")
+    told(ask(config, "POST", TOKENS, alone, wanted), output)
 
 
 @token.command("list")
@@ -81,7 +81,9 @@ def create(
 @config_option
 def list_tokens(output: str, config: str | None) -> None:
     """List the tokens. Their secrets are nowhere to be had."""
-    found = ask(config, "GET", TOKENS, alone(config, lambda t: {"tokens": t.listing()}))["tokens"]
+    found = ask(config, "GET", TOKENS, without_daemon(config, lambda t: {"tokens": t.listing()}))[
+        "tokens"
+    ]
     if output == "json":
         show_json(found)
         return
@@ -103,7 +105,7 @@ def list_tokens(output: str, config: str | None) -> None:
 @config_option
 def show(name: str, output: str, config: str | None) -> None:
     """Show what a token may do, and until when."""
-    found = ask(config, "GET", path_of(name), alone(config, lambda t: t.show(name)))
+    found = ask(config, "GET", path_of(name), without_daemon(config, lambda t: t.show(name)))
     if output == "json":
         show_json(found)
         return
@@ -121,8 +123,8 @@ def show(name: str, output: str, config: str | None) -> None:
 @config_option
 def revoke(name: str, output: str, config: str | None) -> None:
     """Revoke a token: it lets nobody in from now on."""
-    by_itself = alone(config, lambda t: t.revoke(name), "revoked")
-    found = ask(config, "DELETE", path_of(name), by_itself)
+    alone = without_daemon(config, lambda t: t.revoke(name), "revoked")
+    found = ask(config, "DELETE", path_of(name), alone)
     if output == "json":
         show_json(found)
         return
@@ -140,8 +142,8 @@ def regenerate(name: str, expires: str | None, output: str, config: str | None) 
     It lasts as long as it was made for, unless --expires says otherwise.
     """
     wanted = {"expires_in": expires} if expires is not None else {}
-    by_itself = alone(config, lambda t: t.regenerate(name, wanted), "renewed")
-    told(ask(config, "POST", f"{path_of(name)}/regenerate", by_itself, wanted), output)
+    alone = without_daemon(config, lambda t: t.regenerate(name, wanted), "renewed")
+    told(ask(config, "POST", f"{path_of(name)}/regenerate", alone, wanted), output)
 
 
 def path_of(name: str) -> str:
@@ -152,12 +154,12 @@ def listed(text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
-def alone(
+def without_daemon(
     config: str | None, verb: Callable[[Tokens], Any], change: Change | None = None
 ) -> Callable[[], Any]:
     """The verb on the files themselves, as the daemon would do it; a change is put on record."""
 
-    def done() -> Any:
+    def alone() -> Any:
         from mcpproxy.cli.local import places_of
         from mcpproxy.tokens import Tokens
 
@@ -166,7 +168,7 @@ def alone(
             put_on_record(config, change, found)
         return found
 
-    return done
+    return alone
 
 
 def put_on_record(config: str | None, change: Change, found: dict[str, Any]) -> None:

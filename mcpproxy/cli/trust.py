@@ -38,7 +38,7 @@ def inspect(name: str, output: str, config: str | None) -> None:
 
     A server in quarantine is started for that, and stopped again.
     """
-    alone = standing_alone(config, lambda trust: trust.inspect(name))
+    alone = without_daemon(config, lambda trust: trust.inspect(name))
     found = ask(config, "GET", path_of(name, "inspect"), alone)
     if output == "json":
         show_json(found)
@@ -58,7 +58,7 @@ def approve(name: str, tools: tuple[str, ...], output: str, config: str | None) 
     What has changed since you last inspected it is left waiting, and the status is 1.
     """
     chosen = list(tools) or None
-    alone = standing_alone(config, lambda trust: trust.approve(name, chosen, "local"))
+    alone = without_daemon(config, lambda trust: trust.approve(name, chosen, "local"))
     found = ask(
         config, "POST", path_of(name, "approve"), alone, {"tools": chosen} if chosen else {}
     )
@@ -73,7 +73,7 @@ def approve(name: str, tools: tuple[str, ...], output: str, config: str | None) 
 def block(name: str, tools: tuple[str, ...], output: str, config: str | None) -> None:
     """Keep a server, or the given tools of it, out until they are approved."""
     chosen = list(tools) or None
-    alone = standing_alone(config, lambda trust: trust.block(name, chosen, "local"))
+    alone = without_daemon(config, lambda trust: trust.block(name, chosen, "local"))
     found = ask(config, "POST", path_of(name, "block"), alone, {"tools": chosen} if chosen else {})
     decided(f"blocked {', '.join(tools) or name}", found, output)
 
@@ -104,7 +104,7 @@ def tell(sentence: str, found: Json) -> None:
             click.echo(f"  {title}: {', '.join(visible(one) for one in found[key])}")
 
 
-def standing_alone(
+def without_daemon(
     config: str | None, verb: Callable[[Trust], Awaitable[Json]]
 ) -> Callable[[], Json]:
     """The verb on the records themselves, where no daemon runs."""
