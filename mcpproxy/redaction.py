@@ -46,6 +46,8 @@ class Secrets:
         """Hide a value from now on. What it was first shown as stays, unless that was `HIDDEN`."""
         if len(value) < SHORTEST or self._shown.get(value, HIDDEN) != HIDDEN:
             return
+        if value == HIDDEN:
+            return  # it stands for a secret where settings that were shown are written back
         with self._lock:
             self._shown |= dict.fromkeys(_forms(value), shown_as)
             self._sort()

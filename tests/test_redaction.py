@@ -48,6 +48,10 @@ def test_each_line_of_a_key_is_hidden_and_ordinary_words_are_not():
     assert secrets.hide("true info") == "true info"
 
 
+def test_what_stands_for_secrets_is_none_itself():
+    assert known(KEY="fake-value", SHOWN="(hidden)").hide("fake-value (hidden)") == "${env:KEY} (hidden)"  # fmt: skip
+
+
 def test_a_reference_is_shown_rather_than_nothing_and_a_forgotten_value_again():
     secrets = Secrets()
     secrets.add("fake-value")
