@@ -514,7 +514,7 @@ def test_alone_only_the_servers_that_the_script_calls_are_started(tmp_path):
         {
             "name": name,
             "command": "/bin/sh",
-            "args": ["-c", f"touch {tmp_path}/{name}; exec {sys.executable} -I -S {STUB}"],
+            "args": ["-c", f"touch {tmp_path}/{name}; exec '{sys.executable}' -I -S '{STUB}'"],
         }
         for name in ("used", "unused")
     ]
