@@ -80,7 +80,6 @@ MISSING = re.compile(r"^ReferenceError: (?:'?)([^\s']+)(?:'?) is not defined")
 LABEL = re.compile(r"[\w.-]+:\s")
 MODULE = re.compile(r"could not load module|^SyntaxError: .*\b(?:import|export|module)\b")
 EXPORT = re.compile(r"^[ \t]*export\s+(?:default|const|let|async|function|class|\{)", re.MULTILINE)
-STATIC_IMPORT = re.compile(r"^[ \t]*import\s+[\w{*'\"]", re.MULTILINE)
 IMPORTED = f"import and export are not available, there are no modules here: {TOOLS.replace('called', 'reached')}"
 EXPORTED = (
     "import and export are not available, there are no modules here: leave out export and default. A source that is "
@@ -101,6 +100,7 @@ OBJECT = re.compile(
 UNDEFINED = "the script gave no value (undefined)"
 MAIN = re.compile(r"\b(?:function|const|let|var)\s+(main|run|execute|handler|start)\b")
 
+ACCESSOR = re.compile(r"[{;}\n]\s?[ \t]*(?:static\s+)?accessor\s+[\w$#]")
 LOOKED_AT = 2**16
 """Characters of a source that are searched: the daemon does this on its event loop."""
 
@@ -174,10 +174,8 @@ def _syntax(message: str, source: str) -> str | None:
         return None
     if (guess := looks_like(source)) is not None:
         return f"This looks like {guess}, not JavaScript: {EXPECTED}"
-    if EXPORT.search(source):
-        return EXPORTED
-    if MODULE.search(message) or STATIC_IMPORT.search(source):
-        return IMPORTED
+    if MODULE.search(message):
+        return EXPORTED if EXPORT.search(source) else IMPORTED
     if QUOTES.search(message):
         return "Those are typographic quotes: write ' or \""
     if AROUND_FENCE.search(source):
@@ -186,6 +184,8 @@ def _syntax(message: str, source: str) -> str | None:
         return "# begins no comment in JavaScript: write //"
     if "character '@'" in message:
         return "Decorators are not available: wrap the function or class by hand"
+    if ACCESSOR.search(source):
+        return "Accessor fields are not available: write a plain field, or get and set"
     if JSX.search(source) and ("</" in source or "/>" in source):
         return "JSX is not available, there is no page here: return plain data"
     if "token ':'" in message and OBJECT.search(source):

@@ -188,6 +188,10 @@ TYPESCRIPT = [
         "namespace A {\n  export const n = 5;\n}\nconst two: number = 2;\nnamespace B { export enum E { X = 3 } }\nreturn A.n + two + B.E.X",
         10,
     ),
+    (
+        "namespace N { export const n = 1; export function f() { return n } }\nnamespace N { export const m = f() + n }\nreturn N.m",
+        2,
+    ),
     ("import type { A } from 'a';\nnamespace N { export const n = 4 }\nN.n // as number", 4),
 ]
 

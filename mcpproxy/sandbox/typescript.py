@@ -36,6 +36,10 @@ NAMESPACE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 """One that begins its line, to the end of its line or the first brace that begins one."""
+NAMED = re.compile(r"^[ \t]*(?:export[ \t]+)?namespace[ \t]+([\w$.]+)", re.MULTILINE)
+OPENED = re.compile(r"^(\t*\(function\((_[\w$]+)\) \{)$", re.MULTILINE)
+CLOSED = re.compile(r"^(\t*\})\)\(([\w$]+) \|\| \(", re.MULTILINE)
+DECLARED = re.compile(r"let ([\w$]+);")
 FUNCTION = re.compile(r"\s*(?:/[/*]|async\b|function\b)")
 """How a source begins that may be one function without a name, which is no statement."""
 
@@ -71,6 +75,14 @@ class Oxc:
         self._transformer = SourceTransformer()
 
     def answer(self, source: str) -> dict[str, str | None]:
+        """The JavaScript, or why there is none."""
+        found = self._answer(source)
+        names = NAMED.findall(source)
+        if found["text"] is not None and len(names) > len(set(names)):
+            found["text"] = merged(found["text"])
+        return found
+
+    def _answer(self, source: str) -> dict[str, str | None]:
         try:
             return {"text": EMPTY_EXPORT.sub("\n", self._run(source)), "refusal": None}
         except self._refusals as error:
@@ -85,11 +97,16 @@ class Oxc:
 
     def _in_parts(self, source: str) -> str:
         """As the body of a function; of which every other part is a namespace."""
-        parts = NAMESPACE.split(source)
-        return "\n".join(
-            self._run(part) if n % 2 else self._within(HEAD, part, f"\n{TAIL}")
-            for n, part in enumerate(parts)
-        )
+        text = ""
+        for n, part in enumerate(NAMESPACE.split(source)):
+            made = self._run(part) if n % 2 else self._within(HEAD, part, f"\n{TAIL}")
+            declared = DECLARED.match(made) if n % 2 else None
+            if declared and re.search(
+                rf"^\t*(?:let|var|class|function) {re.escape(declared[1])}\b", text, re.MULTILINE
+            ):
+                made = made[declared.end() :]
+            text = f"{text}\n{made}"
+        return text
 
     def _within(self, before: str, source: str, after: str) -> str:
         return inner(self._run(before + source + after), before)
@@ -142,6 +159,11 @@ def _blank(found: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", found[0])
 
 
+def merged(text: str) -> str:
+    """With each part of a namespace seeing what the others export, where OXC lets it see only its own."""
+    return CLOSED.sub(r"\1})(\2 || (", OPENED.sub(r"\1 with (\2) {", text))
+
+
 def inner(text: str, before: str) -> str:
     """The transformed text without what was put around it."""
     text = text.strip()
@@ -155,5 +177,7 @@ def told(refusal: str) -> str:
     """The first sentence of the transform's message, without its file name."""
     if "wasm backtrace" in refusal:
         return "the source is nested too deeply to be parsed"
-    message = refusal.partition("\n")[0].removeprefix("source parse error in script.ts: ")
+    if "exporting non-const" in refusal:
+        return "a namespace can't export let or var here: export const, or a function"
+    message = refusal.partition("\n")[0].partition(" error in script.ts: ")[2] or refusal
     return message.partition("; ")[0].rstrip(".")[:500]
