@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,8 @@ from asgi import Client, http
 from fakes import catalog
 from hypothesis import given
 from hypothesis import strategies as st
-from running import Home
+from running import STUBS, Home
+from warm import share_compiled
 
 from mcpproxy import settings
 from mcpproxy.catalog import Catalog
@@ -98,16 +98,31 @@ def test_the_oldest_use_goes_first(uses):
     path.unlink(missing_ok=True)
 
 
-@pytest.fixture
-async def daemon(tmp_path):
-    stub = Path(__file__).with_name("stub_server.py")
-    server = {"name": "stub", "command": sys.executable, "args": ["-I", "-S", str(stub)]}
-    (tmp_path / "c.json").write_text(json.dumps({"mcpServers": [server]}), encoding="utf-8")
-    loaded = settings.load(tmp_path / "c.json", {"MCPPROXY_DATA_DIR": str(tmp_path / "state")})
+@pytest.fixture(scope="module")
+def anyio_backend():
+    return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture(scope="module")
+async def running(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("home")
+    config = {"mcpServers": STUBS, "code_execution_pool_size": 2}
+    (folder / "c.json").write_text(json.dumps(config), encoding="utf-8")
+    share_compiled(folder / "state")
+    loaded = settings.load(folder / "c.json", {"MCPPROXY_DATA_DIR": str(folder / "state")})
     async with open_daemon(loaded, os.environ, lasting=False) as daemon:
         with anyio.fail_after(20):
             await daemon.fleet.known()
-            yield daemon
+        yield daemon
+
+
+@pytest.fixture
+def daemon(running, tmp_path, monkeypatch):
+    """The one of all tests, with a file of its own for each."""
+    cache = CodeCache(tmp_path / "state" / "c.sqlite3")
+    monkeypatch.setattr(running.kept_code, "cache", cache)
+    yield running
+    cache.close()
 
 
 CODE = "const r = await tools.stub.add({a: input.a, b: input.b}); return r.sum"
