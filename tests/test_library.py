@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import pytest
@@ -47,10 +47,33 @@ def shelf(word, *flags, era="both", **settings):
     return stub("--library", word, "--era", era, *flags, name=word, **settings)
 
 
+@pytest.fixture(scope="module")
+def anyio_backend():
+    return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture(scope="module")
+async def shelves(tmp_path_factory):
+    """By the era of the servers: two with prompts and resources and one without, for all to read."""
+    async with AsyncExitStack() as stack:
+        fleets = {}
+        for era in ("legacy", "modern", "both"):
+            servers = [*(shelf(word, era=era) for word in ("red", "blue")), stub()]
+            logs = tmp_path_factory.mktemp(era)
+            fleets[era] = await stack.enter_async_context(open_stubs(logs, *servers))
+        yield fleets
+
+
 @asynccontextmanager
-async def library(tmp_path, *servers, era="2026-07-28", path="/mcp/all", **options):
+async def library(tmp_path, *servers, **options):
+    """A client of servers that no other test has."""
+    async with open_stubs(tmp_path, *servers) as fleet, reader(fleet, **options) as client:
+        yield client
+
+
+@asynccontextmanager
+async def reader(fleet, era="2026-07-28", path="/mcp/all", **options):
     async with (
-        open_stubs(tmp_path, *servers) as fleet,
         open_mcp(Real(fleet)) as face,
         Client(
             face.faces[path].server,
@@ -64,9 +87,8 @@ async def library(tmp_path, *servers, era="2026-07-28", path="/mcp/all", **optio
 
 @pytest.mark.parametrize("server_era", SERVER_ERAS)
 @pytest.mark.parametrize("era", ERAS)
-async def test_prompts_of_all_servers_are_listed_and_read(tmp_path, era, server_era):
-    servers = shelf("red", era=server_era), shelf("blue", era=server_era), stub()
-    async with library(tmp_path, *servers, era=era) as client:
+async def test_prompts_of_all_servers_are_listed_and_read(shelves, era, server_era):
+    async with reader(shelves[server_era], era=era) as client:
         assert client.server_capabilities.prompts.list_changed
         listed = (await client.list_prompts()).prompts
         assert [prompt.name for prompt in listed] == ["red__greet", "blue__greet"]
@@ -82,9 +104,8 @@ async def test_prompts_of_all_servers_are_listed_and_read(tmp_path, era, server_
 
 @pytest.mark.parametrize("server_era", SERVER_ERAS)
 @pytest.mark.parametrize("era", ERAS)
-async def test_resources_keep_their_address_where_it_is_unique(tmp_path, era, server_era):
-    servers = shelf("red", era=server_era), shelf("blue", era=server_era)
-    async with library(tmp_path, *servers, era=era) as client:
+async def test_resources_keep_their_address_where_it_is_unique(shelves, era, server_era):
+    async with reader(shelves[server_era], era=era) as client:
         listed = [str(each.uri) for each in (await client.list_resources()).resources]
         assert listed == [
             "mcpproxy://resources/red/file:///shared",
@@ -102,8 +123,8 @@ async def test_resources_keep_their_address_where_it_is_unique(tmp_path, era, se
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_templates_say_whose_a_resource_is(tmp_path, era):
-    async with library(tmp_path, shelf("red"), shelf("blue"), era=era) as client:
+async def test_templates_say_whose_a_resource_is(shelves, era):
+    async with reader(shelves["both"], era=era) as client:
         listed = (await client.list_resource_templates()).resource_templates
         assert [each.uri_template for each in listed] == [
             "red://{id}",
@@ -119,8 +140,8 @@ async def test_templates_say_whose_a_resource_is(tmp_path, era):
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_arguments_are_completed_by_the_server_that_has_them(tmp_path, era):
-    async with library(tmp_path, shelf("red"), shelf("blue"), era=era) as client:
+async def test_arguments_are_completed_by_the_server_that_has_them(shelves, era):
+    async with reader(shelves["both"], era=era) as client:
         argument = {"name": "who", "value": "A"}
         for ref, word in (
             (PromptReference(name="blue__greet"), "blue:greet:A"),
@@ -139,9 +160,9 @@ async def test_a_server_that_does_not_list_costs_its_own_entries(tmp_path, era):
         assert uris == ["file:///shared", "file:///blue/one"]
 
 
-async def test_a_long_list_has_pages(tmp_path, monkeypatch):
+async def test_a_long_list_has_pages(shelves, monkeypatch):
     monkeypatch.setattr("mcpproxy.library.PAGE", 3)
-    async with library(tmp_path, shelf("red"), shelf("blue")) as client:
+    async with reader(shelves["both"]) as client:
         first = await client.list_resources()
         second = await client.list_resources(cursor=first.next_cursor)
         assert [len(first.resources), len(second.resources)] == [3, 1]
@@ -175,8 +196,8 @@ async def test_a_name_that_one_server_alone_has_is_enough(tmp_path, era):
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_the_small_face_keeps_to_its_own_prompt(tmp_path, era):
-    async with library(tmp_path, shelf("red"), era=era, path="/mcp") as client:
+async def test_the_small_face_keeps_to_its_own_prompt(shelves, era):
+    async with reader(shelves["both"], era=era, path="/mcp") as client:
         assert client.server_capabilities.logging is None
         assert client.server_capabilities.resources is None
         listed = (await client.list_prompts()).prompts
@@ -320,8 +341,8 @@ async def answer(context, params):
 
 @pytest.mark.parametrize("server_era", SERVER_ERAS)
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_question_reaches_the_client_that_made_the_call(tmp_path, era, server_era):
-    way = library(tmp_path, shelf("red", era=server_era), era=era, elicitation_callback=answer)
+async def test_a_question_reaches_the_client_that_made_the_call(shelves, era, server_era):
+    way = reader(shelves[server_era], era=era, elicitation_callback=answer)
     async with way as client:
         with anyio.fail_after(5):
             result = await client.call_tool("red__ask", {})
@@ -343,16 +364,16 @@ async def test_the_time_of_a_call_stands_still_while_somebody_thinks(tmp_path, e
         assert "call_tool_timeout" in said(late)
 
 
-async def test_a_modern_question_passes_through_as_it_is(tmp_path):
-    async with library(tmp_path, shelf("red"), elicitation_callback=answer) as client:
+async def test_a_modern_question_passes_through_as_it_is(shelves):
+    async with reader(shelves["both"], elicitation_callback=answer) as client:
         asked = await client.session.call_tool("red__ask", {}, allow_input_required=True)
         assert asked.request_state == "s:1" and list(asked.input_requests) == ["w"]
 
 
 @pytest.mark.parametrize("server_era", SERVER_ERAS)
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_prompt_and_a_resource_may_ask_as_well(tmp_path, era, server_era):
-    way = library(tmp_path, shelf("red", era=server_era), era=era, elicitation_callback=answer)
+async def test_a_prompt_and_a_resource_may_ask_as_well(shelves, era, server_era):
+    way = reader(shelves[server_era], era=era, elicitation_callback=answer)
     async with way as client:
         with anyio.fail_after(5):
             got = await client.get_prompt("red__ask")
@@ -369,21 +390,20 @@ async def test_a_prompt_and_a_resource_may_ask_as_well(tmp_path, era, server_era
         ("2026-07-28", "legacy", "does not answer elicitation/create"),
     ],
 )
-async def test_a_client_that_answers_nothing_is_not_asked(tmp_path, era, server_era, part):
-    async with library(tmp_path, shelf("red", era=server_era), era=era) as client:
+async def test_a_client_that_answers_nothing_is_not_asked(shelves, era, server_era, part):
+    async with reader(shelves[server_era], era=era) as client:
         with anyio.fail_after(5):
             result = await client.call_tool("red__ask", {})
     assert part in said(result)
 
 
 @pytest.mark.parametrize("server_era", SERVER_ERAS)
-async def test_a_script_is_not_asked(tmp_path, server_era):
-    async with open_stubs(tmp_path, shelf("red", era=server_era)) as fleet:
-        with anyio.fail_after(5):
-            try:
-                told = json.dumps(await fleet.call("red", "ask", {}))
-            except Exception as error:
-                told = f"{error.code} {error}"
+async def test_a_script_is_not_asked(shelves, server_era):
+    with anyio.fail_after(5):
+        try:
+            told = json.dumps(await shelves[server_era].call("red", "ask", {}))
+        except Exception as error:
+            told = f"{error.code} {error}"
     assert "a script can't answer questions" in told
     assert server_era == "legacy" or told.startswith("UPSTREAM_ERROR")
 
@@ -414,8 +434,8 @@ async def test_an_answer_that_comes_too_late_is_told_so(tmp_path, monkeypatch):
         assert json.loads(said(await client.call_tool("red__stats", {})))["in_flight"] >= 0
 
 
-async def test_a_question_is_answered_only_by_who_was_asked(tmp_path):
-    way = library(tmp_path, shelf("red", era="legacy"), elicitation_callback=answer)
+async def test_a_question_is_answered_only_by_who_was_asked(shelves):
+    way = reader(shelves["legacy"], elicitation_callback=answer)
     async with way as client:
         asked = await client.session.call_tool("red__ask", {}, allow_input_required=True)
         state = asked.request_state
