@@ -15,6 +15,7 @@ from pydantic_core import PydanticUndefined
 from mcpproxy.configuration import RESTART
 from mcpproxy.settings import (
     Ceilings,
+    ClientCredentials,
     Concurrency,
     Logging,
     OAuth,
@@ -44,6 +45,7 @@ def main() -> str:
         section("The file", Settings),
         section("A server, in `mcpServers`", ServerSettings, own=True),
         section("`oauth`, in a server", OAuth),
+        section("An OAuth client in `auth`, in a server", ClientCredentials),
         section("`code_execution_limits`", Ceilings),
         section("`server_concurrency_defaults`", Concurrency),
         section("`logging`", Logging),

@@ -7,6 +7,7 @@ from mcpproxy.settings.inforce import in_force
 from mcpproxy.settings.loading import Loaded, check, load, parse, read, write
 from mcpproxy.settings.sections import (
     Ceilings,
+    ClientCredentials,
     Concurrency,
     Logging,
     OAuth,
@@ -18,6 +19,7 @@ from mcpproxy.settings.sections import (
 
 __all__ = [
     "Ceilings",
+    "ClientCredentials",
     "Concurrency",
     "Loaded",
     "Logging",
