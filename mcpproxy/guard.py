@@ -29,7 +29,7 @@ from mcpproxy.tokens import Tokens
 
 logger = logging.getLogger(__name__)
 
-OPEN = frozenset({"/livez", "/readyz", "/healthz", "/ready"})
+OPEN = frozenset({"/livez", "/readyz", "/healthz", "/health", "/ready"})
 OURS = ("127.0.0.1", "localhost", "[::1]")
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 # Strict, where a URL parser is kind: "evil@localhost" and "localhost/evil" are no names of ours.

@@ -51,6 +51,10 @@ def strict(text: str | bytes) -> Any:
         raise ValueError(f"not UTF-8: {error.reason} at byte {error.start}") from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+    except ValueError as error:
+        if "set_int_max_str_digits" in str(error):  # Python's own, which names its remedy
+            raise ValueError("an integer has more than 4300 digits") from error
+        raise
 
 
 def _refuse(word: str) -> Any:

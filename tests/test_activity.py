@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import threading
 from contextlib import asynccontextmanager, closing
+from http.client import HTTPException
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -67,7 +68,7 @@ def story():
                 for n in range(1000):
                     try:
                         reply = serving.execute(code, input={"n": f"{worker}.{n}"})
-                    except (OSError, ValueError):
+                    except (OSError, ValueError, HTTPException):
                         return  # it is dead
                     answered[reply["request_id"]] = reply["value"]
 

@@ -28,7 +28,7 @@ class System(Area):
                     operators=False,
                     example={"status": "ok"},
                 )
-                for path in ("/livez", "/healthz")
+                for path in ("/livez", "/healthz", "/health")
             ),
             *(
                 Route(
