@@ -235,6 +235,7 @@ async def serve_one(loaded: Loaded, environ: Mapping[str, str], line: socket.soc
 
     Raises `SettingsError`.
     """
+    settle()
     async with (
         open_daemon(loaded, environ) as daemon,
         open_mcp(daemon) as face,
