@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.to_thread
 import httpx2
+from mcp.shared.exceptions import MCPError
 
 from mcpproxy.catalog import Server
 from mcpproxy.errors import ProxyError
@@ -28,7 +29,7 @@ from mcpproxy.upstream.era import Era
 from mcpproxy.upstream.grant import Grant
 from mcpproxy.upstream.listing import Found, Shelf, merged
 from mcpproxy.upstream.living import live
-from mcpproxy.upstream.reasons import leaf, refused_way, retry_after, sentence
+from mcpproxy.upstream.reasons import leaf, retry_after, sentence
 from mcpproxy.upstream.terms import Terms
 
 if TYPE_CHECKING:
@@ -264,7 +265,7 @@ class Link:
                         await live(self, connection, held)
             except Exception as error:
                 why = leaf(error)
-                refused.append(refused_way(why, line))
+                refused.append(_refused_way(why, line))
             finally:
                 self._connection = None
         if scope.cancelled_caught:
@@ -344,3 +345,14 @@ def _when(pause: float, wait: float | None) -> str:
     if math.isinf(pause):
         return "when it is called"
     return f"in {pause:.1f} s" + (", or when it is called" if wait is None else "")
+
+
+def _refused_way(error: BaseException, line: Line | None) -> bool:
+    """Whether an HTTP server refused the way it was spoken to (so that another may do)."""
+    return (
+        isinstance(error, MCPError)
+        and line is not None
+        and line.way == "streamable-http"
+        and "HTTP 4" in (said := line.account())
+        and not any(code in said for code in ("401", "403", "429"))
+    )

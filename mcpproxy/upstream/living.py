@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 import mcp_types as types
@@ -11,9 +12,11 @@ from mcp.shared.exceptions import MCPError
 
 from mcpproxy.upstream.connection import Connection
 from mcpproxy.upstream.reasons import sentence
+from mcpproxy.upstream.terms import Terms
 
 if TYPE_CHECKING:
-    from mcpproxy.upstream.link import Link
+    from mcpproxy.settings import ServerSettings
+    from mcpproxy.upstream.grant import Grant
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +28,22 @@ SHORTEST_HOLD = 10.0
 """Seconds between two listings, however short a server says that its list holds."""
 
 
-async def live(link: Link, connection: Connection, held: float | None) -> None:
+class Linked(Protocol):
+    """What these tasks need of the link that has the connection."""
+
+    settings: ServerSettings
+    terms: Terms
+    grant: Grant
+    calls: int
+    used_at: float
+
+    def drop(self, connection: Connection, reason: str) -> None: ...
+    def end(self, connection: Connection, reason: str) -> None: ...
+    def relisted(self, definitions: Iterable[Mapping[str, Any]]) -> None: ...
+    async def keep_listing(self) -> None: ...
+
+
+async def live(link: Linked, connection: Connection, held: float | None) -> None:
     """Until the connection ends. `held`: the seconds for which the server says that its list holds."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(relist, link, connection, held)
@@ -40,7 +58,7 @@ async def live(link: Link, connection: Connection, held: float | None) -> None:
         tasks.cancel_scope.cancel()
 
 
-async def relist(link: Link, connection: Connection, held: float | None) -> None:
+async def relist(link: Linked, connection: Connection, held: float | None) -> None:
     """List the tools again when the server says that they changed, or else after a while."""
     rest = 0.0
     while True:
@@ -64,13 +82,13 @@ async def relist(link: Link, connection: Connection, held: float | None) -> None
         link.relisted(definitions)
 
 
-async def _stay_logged_in(link: Link, connection: Connection) -> None:
+async def _stay_logged_in(link: Linked, connection: Connection) -> None:
     """Renew the token ahead of time; where only a new login helps, connect anew, which says so."""
     await link.grant.keep_fresh()
     link.drop(connection, link.grant.account())
 
 
-async def _let_go_when_idle(link: Link, connection: Connection) -> None:
+async def _let_go_when_idle(link: Linked, connection: Connection) -> None:
     """End the connection once no call has used it for a while."""
     while True:
         idle = link.terms.idle
@@ -81,7 +99,7 @@ async def _let_go_when_idle(link: Link, connection: Connection) -> None:
         await anyio.sleep(left if left > 0 else idle or link.terms.listing)
 
 
-async def _ping(link: Link, connection: Connection) -> None:
+async def _ping(link: Linked, connection: Connection) -> None:
     """Give up a connection that doesn't answer. A server at work on a call may be deaf: that has its own timeout."""
     # 2026-07-28 has no pings; this is what every server of it must answer.
     ask = "ping" if connection.era == "legacy" else "server/discover"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
 
 import httpx2
 import mcp_types as types
@@ -13,9 +12,6 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from mcpproxy.upstream.references import Unreachable
-
-if TYPE_CHECKING:
-    from mcpproxy.upstream.dial import Line
 
 logger = logging.getLogger(__name__)
 
@@ -79,14 +75,3 @@ def sentence(error: BaseException) -> str:
             return f"its first answer is not valid MCP: {error.errors(include_url=False)[0]['msg']}"
     logger.error("unexpected failure of a connection", exc_info=error)
     return f"{type(error).__name__}: {error}"
-
-
-def refused_way(error: BaseException, line: Line | None) -> bool:
-    """Whether an HTTP server refused the way it was spoken to (so that another may do)."""
-    return (
-        isinstance(error, MCPError)
-        and line is not None
-        and line.way == "streamable-http"
-        and "HTTP 4" in (said := line.account())
-        and not any(code in said for code in ("401", "403", "429"))
-    )
