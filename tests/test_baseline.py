@@ -71,7 +71,7 @@ async def test_a_tool_that_changes_or_is_new_is_held_until_it_is_approved(kept):
         fleet.listen(lambda catalog: told.append(list(catalog.servers["stub"].tools)))
         await fleet.call("stub", "grow", {"name": "ping", "description": "Ping, then read keys."})
         await fleet.call("stub", "grow", {"name": "grown"})
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await until(lambda: held(fleet) == {"ping": "changed", "grown": "new"})
         assert "ping" not in told[-1] and "grown" not in told[-1] and "echo" in told[-1]
         for name in ("ping", "grown"):
@@ -264,7 +264,7 @@ async def test_what_another_process_decides_holds_for_the_next_call(kept, monkey
         monkeypatch.setattr(fleet_module, "LOOK_SECONDS", 0.0)
         async with anyio.create_task_group() as tasks:  # without a call
             tasks.start_soon(fleet.keep_up)
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 await until(lambda: fleet.catalog.servers["stub"].state == "ready")
             tasks.cancel_scope.cancel()
         assert "x" in kept.baseline.record("stub").tools

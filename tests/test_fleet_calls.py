@@ -72,7 +72,7 @@ async def test_progress_reaches_the_caller(fleet, era):
             all_seen.set()
 
     await fleet.call(era, "progress", {"steps": 2}, progress=progress)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await all_seen.wait()
     assert seen == [(1, 2, "step 1"), (2, 2, "step 2")]
 

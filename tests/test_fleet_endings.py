@@ -22,7 +22,7 @@ async def test_a_crash_fails_the_calls_in_flight_and_the_next_call_finds_a_new_p
             and "unknown" in error.message
             and "stub" in error.message
         )
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             after = (await fleet.call("stub", "whoami", {}))["structuredContent"]["pid"]
         assert after != before
 
@@ -33,7 +33,7 @@ async def test_a_crash_is_seen_though_a_grandchild_holds_the_pipes(tmp_path, mon
     async with fleet_of(tmp_path, "--grandchild", str(heir)) as fleet:
         error = await refused(fleet, "crash")
         assert "ended while crash ran" in error.message
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await fleet.call("stub", "ping", {})
     await until(lambda: not alive(int(heir.read_text(encoding="ascii"))))
 
@@ -53,7 +53,7 @@ async def test_many_calls_after_a_crash_share_one_new_process(tmp_path):
         async def ask() -> None:
             pids.add((await fleet.call("stub", "whoami", {}))["structuredContent"]["pid"])
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 for _ in range(10):
                     tasks.start_soon(ask)
@@ -141,7 +141,7 @@ async def test_no_process_is_left_when_the_fleet_has_closed(
             pids.append(int(heir.read_text(encoding="ascii")))
         assert all(alive(each) for each in pids)
         began = anyio.current_time()
-    assert anyio.current_time() - began < 3
+    assert anyio.current_time() - began < 10
     await until(lambda: not any(alive(each) for each in pids))
 
 

@@ -133,5 +133,5 @@ async def test_a_reader_that_is_gone_ends_the_messages():
 
     async with open_messages(Endless(), Sink(fails=True)) as (incoming, outgoing):
         await outgoing.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")))
-        with anyio.fail_after(5), pytest.raises(anyio.EndOfStream):
+        with anyio.fail_after(20), pytest.raises(anyio.EndOfStream):
             await incoming.receive()

@@ -67,7 +67,7 @@ async def open_bakery() -> AsyncIterator[tuple[Bakery, Connection]]:
     async with open_inside(opener) as (read, write):
         line = Line("toolpack", read, write, lambda: "")
         async with open_connection(line, "legacy", sure=True) as connection:
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 yield made[0], connection
 
 

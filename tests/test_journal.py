@@ -236,7 +236,7 @@ async def test_one_that_runs_a_single_script_leaves_its_records_to_the_next(tmp_
         journal.record("system", "ok")
     assert not (tmp_path / "activity.sqlite3").exists()
     async with open_journal(tmp_path, KEEP, 100, on=True, lasting=True) as journal:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await journal.flush()
             await until(lambda: (tmp_path / "activity.sqlite3").exists())
     assert len(kept(tmp_path)) == 1
@@ -266,7 +266,7 @@ async def test_a_full_disk_turns_it_off_loudly_and_it_comes_back(tmp_path, caplo
             status = journal.status()
             assert not status["on"] and status["not_written"] > 10
             assert "OFF" in journal.warnings()[0] and "OFF" in caplog.text
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await until(lambda: journal.error is None)
         journal.record("system", "ok", code="AFTER")
     assert "is on again" in caplog.text
@@ -292,7 +292,7 @@ async def test_a_broken_database_turns_it_off_and_what_was_written_waits(tmp_pat
         assert "not a database" in journal.status()["error"]
         journal.record("system", "ok", code="LOST")
         file.rename(tmp_path / "activity.broken")
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await until(lambda: journal.error is None)
     assert [each["code"] for each in kept(tmp_path)] == ["WAITS", "JOURNAL_GAP"]
 

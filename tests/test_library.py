@@ -212,7 +212,7 @@ async def test_modern_clients_hear_of_new_prompts_and_resources(tmp_path, server
         async with client.listen(prompts_list_changed=True, resources_list_changed=True) as events:
             await client.call_tool("red__grow_library", {})
             heard = set()
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 async for event in events:
                     heard.add(type(event).__name__)
                     if len(heard) == 2:
@@ -231,7 +231,7 @@ async def test_legacy_clients_hear_of_new_prompts_and_resources(tmp_path):
     async with library(tmp_path, shelf("red"), era="legacy", message_handler=hear) as client:
         await client.list_prompts()
         await client.list_resources()
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while not all(event.is_set() for event in heard.values()):
                 # The client opens its stream for notices in its own time.
                 await client.call_tool("red__grow_library", {})
@@ -244,7 +244,7 @@ SHARED = "mcpproxy://resources/red/file:///shared"
 
 async def until(read, fits):
     """What `read` gives once that fits: the server is asked in the background."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         while not fits(found := await read()):
             await anyio.lowlevel.checkpoint()
     return found
@@ -262,7 +262,7 @@ async def test_a_modern_client_hears_of_resources_it_follows(tmp_path, server_er
         async with client.listen(resource_subscriptions=wanted) as events:
             own = ["file:///red/one", "file:///shared"]
             await until(touch, lambda told: [sorted(u) for u in told["followed"].values()] == [own])
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 assert (await anext(aiter(events))).uri == SHARED
         await until(touch, lambda told: not told["followed"])
 
@@ -344,7 +344,7 @@ async def answer(context, params):
 async def test_a_question_reaches_the_client_that_made_the_call(shelves, era, server_era):
     way = reader(shelves[server_era], era=era, elicitation_callback=answer)
     async with way as client:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             result = await client.call_tool("red__ask", {})
     told = json.loads(said(result))
     assert told["content"] == {"word": "yes"} and told["action"] == "accept"
@@ -375,7 +375,7 @@ async def test_a_modern_question_passes_through_as_it_is(shelves):
 async def test_a_prompt_and_a_resource_may_ask_as_well(shelves, era, server_era):
     way = reader(shelves[server_era], era=era, elicitation_callback=answer)
     async with way as client:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             got = await client.get_prompt("red__ask")
             (content,) = (await client.read_resource("red://ask")).contents
     for told in (got.messages[0].content.text, content.text):
@@ -392,14 +392,14 @@ async def test_a_prompt_and_a_resource_may_ask_as_well(shelves, era, server_era)
 )
 async def test_a_client_that_answers_nothing_is_not_asked(shelves, era, server_era, part):
     async with reader(shelves[server_era], era=era) as client:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             result = await client.call_tool("red__ask", {})
     assert part in said(result)
 
 
 @pytest.mark.parametrize("server_era", SERVER_ERAS)
 async def test_a_script_is_not_asked(shelves, server_era):
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         try:
             told = json.dumps(await shelves[server_era].call("red", "ask", {}))
         except Exception as error:
@@ -412,7 +412,7 @@ async def test_a_question_while_several_calls_run_is_refused(tmp_path):
     way = library(tmp_path, shelf("red", era="legacy"), elicitation_callback=answer)
     async with way as client, anyio.create_task_group() as tasks:
         tasks.start_soon(client.call_tool, "red__hang", {})
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while json.loads(said(await client.call_tool("red__stats", {})))["in_flight"] == 0:
                 await anyio.lowlevel.checkpoint()
             result = await client.call_tool("red__ask", {})

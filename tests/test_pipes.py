@@ -159,7 +159,7 @@ async def test_a_message_that_is_too_long_ends_the_stream_and_says_so(monkeypatc
         lines = Lines("stub", ours)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(babble, theirs)
-            with anyio.fail_after(5), pytest.raises(anyio.EndOfStream):
+            with anyio.fail_after(20), pytest.raises(anyio.EndOfStream):
                 await lines.receive()
             tasks.cancel_scope.cancel()
         assert lines.fault == "it sent a message of more than 1 MiB"
@@ -191,7 +191,7 @@ async def test_closing_wakes_who_waits_for_a_message():
 
             tasks.start_soon(wait)
             await wait_all_tasks_blocked()
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 await lines.aclose()
 
 
@@ -242,7 +242,7 @@ async def test_a_server_that_does_not_read_gets_whole_lines_once_it_does():
             await wait_all_tasks_blocked()
             cancelled.cancel()  # it has begun to go out, so it goes out
             cancel = types.JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled")
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 await pen.send(SessionMessage(cancel))  # doesn't wait for who hangs
                 first, second = await lines_of(theirs, 2)
             tasks.cancel_scope.cancel()
@@ -271,7 +271,7 @@ async def test_a_server_that_is_gone_fails_the_next_message_and_those_that_wait(
             tasks.start_soon(wait)
             await wait_all_tasks_blocked()
             os.close(theirs)
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 while pen._fd is not None:
                     await anyio.lowlevel.checkpoint()
             with pytest.raises(anyio.ClosedResourceError):

@@ -80,9 +80,9 @@ def test_what_has_no_word_in_common_finds_nothing(index, query):
     ],
 )
 def test_the_syntax_of_the_index_is_only_words(index, query):
-    started = time.perf_counter()
+    started = time.process_time()
     assert index.search(query)
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
 
 
 def test_one_group_only(index):

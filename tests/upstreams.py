@@ -47,7 +47,7 @@ async def open_stubs(
         yield fleet
 
 
-async def until(true: Callable[[], bool | Awaitable[bool]], seconds: float = 5) -> None:
+async def until(true: Callable[[], bool | Awaitable[bool]], seconds: float = 20) -> None:
     """Wait for something that nobody announces."""
     with anyio.fail_after(seconds):
         while True:
