@@ -39,6 +39,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 4
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def anyio_backend():
+    """Of the session, so that fixtures of a module can be asynchronous."""
     return "asyncio", {"use_uvloop": True}

@@ -10,11 +10,6 @@ from mcpproxy.errors import Refused
 
 
 @pytest.fixture(scope="module")
-def anyio_backend():
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture(scope="module")
 async def pool_of_worlds():
     async with open_world(code_execution_pool_size=3) as world:
         yield world

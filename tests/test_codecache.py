@@ -99,11 +99,6 @@ def test_the_oldest_use_goes_first(uses):
 
 
 @pytest.fixture(scope="module")
-def anyio_backend():
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture(scope="module")
 async def running(tmp_path_factory):
     folder = tmp_path_factory.mktemp("home")
     config = {"mcpServers": STUBS, "code_execution_pool_size": 2}

@@ -24,11 +24,6 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def anyio_backend():
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture(scope="module")
 async def pool():
     async with open_pool(2, 64) as pool:
         yield pool

@@ -26,11 +26,6 @@ BATCH = "call_tools([...Array(input.n)].map(() => ({server: 'stub', tool: 'nap'}
 
 
 @pytest.fixture(scope="module")
-def anyio_backend():
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture(scope="module")
 async def opened():
     async with open_world(code_execution_pool_size=2) as world:
         yield world

@@ -21,11 +21,6 @@ BOTH = pytest.mark.parametrize("era", sorted(ERAS.values()))
 
 
 @pytest.fixture(scope="module")
-def anyio_backend():
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture(scope="module")
 def serving():
     args = [*STUBS[0]["args"], "--library", "red", "--era"]
     servers = [{**STUBS[0], "name": era, "args": [*args, era]} for era in ("legacy", "modern")]

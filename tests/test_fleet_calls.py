@@ -8,11 +8,6 @@ from upstreams import ERAS, fleet_of, open_stubs, refused, stats, stub, until
 
 
 @pytest.fixture(scope="module")
-def anyio_backend():
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture(scope="module")
 async def fleet(tmp_path_factory):
     """One server of each era, by its name, and `stub`, which speaks both."""
     servers = stub("--era", "legacy", name="legacy"), stub("--era", "modern", name="modern"), stub()

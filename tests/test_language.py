@@ -15,11 +15,6 @@ from mcpproxy.sandbox.source import plain, unfenced
 
 
 @pytest.fixture(scope="module")
-def anyio_backend():
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture(scope="module")
 async def world():
     async with open_world(code_execution_pool_size=2) as world:
         yield world

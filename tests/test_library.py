@@ -48,11 +48,6 @@ def shelf(word, *flags, era="both", **settings):
 
 
 @pytest.fixture(scope="module")
-def anyio_backend():
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture(scope="module")
 async def shelves(tmp_path_factory):
     """By the era of the servers: two with prompts and resources and one without, for all to read."""
     async with AsyncExitStack() as stack:

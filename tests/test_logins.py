@@ -25,12 +25,6 @@ COMMAND = "it needs a login: run `mcpproxy auth login guarded`"
 
 
 @pytest.fixture(scope="module")
-def anyio_backend():
-    """One loop for all tests here, so that they can share a server."""
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture(scope="module")
 async def served(anyio_backend) -> AsyncIterator[Authority]:
     async with open_authority() as found:
         yield found

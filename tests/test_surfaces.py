@@ -21,11 +21,6 @@ req = pytest.mark.req
 
 
 @pytest.fixture(scope="module")
-def anyio_backend():
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture(scope="module")
 async def surfaces(tmp_path_factory, anyio_backend):
     errors = tmp_path_factory.mktemp("stdio") / "stderr"
     with open_process(**SETTINGS) as serving, errors.open("w", encoding="utf-8") as file:

@@ -7,11 +7,6 @@ from world import open_world
 
 
 @pytest.fixture(scope="module")
-def anyio_backend():
-    return "asyncio", {"use_uvloop": True}
-
-
-@pytest.fixture(scope="module")
 async def world():
     async with open_world(code_execution_pool_size=2) as world:
         yield world

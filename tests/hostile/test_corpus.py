@@ -84,11 +84,6 @@ class Lab:
         self.rss = 0
 
 
-@pytest.fixture(scope="module")
-def anyio_backend():
-    return "asyncio", {"use_uvloop": True}
-
-
 def resident() -> int:
     """Bytes in memory, without what the C library keeps for later."""
     gc.collect()
