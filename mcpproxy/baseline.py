@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +25,9 @@ from mcpproxy.approvals import ServerRecord, Sorted, Standing, ToolRecord
 from mcpproxy.catalog import Server, Tool
 from mcpproxy.decisions import Decided, Decisions, Known, ServerRow, Stamp, ToolRow
 from mcpproxy.errors import Refused, SettingsError
+from mcpproxy.listed import Kind, Listed
+from mcpproxy.listed import Sorted as Others
+from mcpproxy.listedbaseline import ListedBaseline
 
 if TYPE_CHECKING:
     from mcpproxy.settings import ServerSettings, Settings
@@ -52,6 +55,8 @@ class Baseline:
                 f"{path} can't be read: {error}. It holds what was approved; put back a copy, or move it "
                 "away to trust what the configuration and its servers say now"
             ) from error
+        self._changed = anyio.Event()
+        self.listed = ListedBaseline(known.listed, lambda: self._changed.set())
         self._know(known)
         self._servers: dict[str, ServerRow] = {}
         self._tools: dict[tuple[str, str], ToolRow | None] = {}
@@ -59,14 +64,14 @@ class Baseline:
         self._views: dict[str, _View] = {}
         self._inspected: dict[str, tuple[str, Server]] = {}
         """What an operator was shown, and the identity of the entry that it came from."""
-        self._changed = anyio.Event()
         self._turn = anyio.Lock()
         self._enabled = True
         self._first = not self._records
 
     def _know(self, known: Known) -> None:
-        self._records = {name: record for name, (record, _) in known.items()}
-        self._stamps = {name: stamp for name, (_, stamp) in known.items()}
+        self._records = {name: record for name, (record, _) in known.servers.items()}
+        self._stamps = {name: stamp for name, (_, stamp) in known.servers.items()}
+        self.listed.records = known.listed
 
     # decisions
 
@@ -102,7 +107,7 @@ class Baseline:
         record = self._records.get(entry.name)
         if record is None or seen.state in ("quarantined", "blocked", "disabled"):
             return seen
-        trusting = not self._enabled or entry.auto_approve_tool_changes
+        trusting = self._trusting(entry)
         view = self._views.get(entry.name)
         if view is None or not view.holds(seen, record, trusting):
             found = approvals.sort_out(seen, record, trusting=trusting)
@@ -110,16 +115,24 @@ class Baseline:
             _tell(entry.name, view.sorted if view else None, found)
             view = _View(seen, record, trusting, found)
             self._views[entry.name] = view
-        found = view.sorted
-        if not found.held and found.held_instructions is None:
+        found, listed = view.sorted, self.listed.waiting(entry.name)
+        if not found.held and found.held_instructions is None and not listed:
             return seen
         return replace(
             seen,
+            held_besides=listed,
             tools=found.tools,
             instructions=found.instructions,
             held=found.held,
             held_instructions=found.held_instructions,
         )
+
+    def sort_listed(self, entry: ServerSettings, kind: Kind, found: Mapping[str, Listed]) -> Others:
+        """What callers get to see of a server's list of prompts or resources."""
+        return self.listed.sort(entry.name, kind, found, trusting=self._trusting(entry))
+
+    def _trusting(self, entry: ServerSettings) -> bool:
+        return not self._enabled or bool(entry.auto_approve_tool_changes)
 
     def _learn(self, name: str, seen: Server, record: ServerRecord, found: Sorted) -> ServerRecord:
         first = not record.listed and bool(seen.tools)
@@ -246,6 +259,10 @@ class Baseline:
         self._changed.set()
         return record
 
+    def listed_details(self, server: str) -> dict[tuple[Kind, str], Decided]:
+        """The same of its prompts and resources."""
+        return self._file.listed_details(server)
+
     def details(self, server: str) -> dict[str, Decided]:
         """What is on record of a server's tools, in full. For a thread; `flush` comes before it.
 
@@ -280,14 +297,16 @@ class Baseline:
         self._changed = anyio.Event()
         servers, self._servers = self._servers, {}
         tools, self._tools = self._tools, {}
-        if not servers and not tools:
+        listed, self.listed.unwritten = self.listed.unwritten, {}
+        if not servers and not tools and not listed:
             return
         try:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._file.write, servers, tools)
+                await anyio.to_thread.run_sync(self._file.write, servers, tools, listed)
         except BaseException:
             self._servers = servers | self._servers
             self._tools = tools | self._tools
+            self.listed.unwritten = listed | self.listed.unwritten
             self._changed.set()
             raise
 
@@ -299,16 +318,18 @@ class Baseline:
             try:
                 await self._write()
                 known = await anyio.to_thread.run_sync(self._file.news)
-                while known is not None and (self._servers or self._tools):  # learnt in between
+                while known is not None and (
+                    self._servers or self._tools or self.listed.unwritten
+                ):  # learnt in between
                     await self._write()
                     known = await anyio.to_thread.run_sync(self._file.read)
             except FAILURES as error:
                 logger.error("what others approved can't be read from %s: %s", self._path, error)
                 return False
-            before = self._records
+            before = self._records, self.listed.records
             if known is not None:
                 self._know(known)
-            return self._records != before
+            return (self._records, self.listed.records) != before
 
     def close(self) -> None:
         self._file.close()

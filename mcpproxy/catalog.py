@@ -116,11 +116,16 @@ class Server:
     held_instructions: str | None = None
     """What it says of itself, where that waits as well."""
 
+    held_besides: int = 0
+    """How many of its prompts and resources wait for an operator."""
+    others: Mapping[Any, Mapping[str, Any]] = field(default_factory=lambda: NO_TOOLS)
+    """Its prompts and resources, by kind and name: known where an operator looks at the server."""
+
     @property
     def waiting(self) -> int:
-        """How many of its tools wait for an operator; its instructions are taken for one more."""
+        """How much of what it has waits for an operator; its instructions are one of it."""
         held = sum(one.why != "blocked" for one in self.held.values())
-        return held + (self.held_instructions is not None)
+        return held + self.held_besides + (self.held_instructions is not None)
 
     @property
     def unknown(self) -> bool:

@@ -25,6 +25,7 @@ from mcpproxy.journal.feed import Feed
 from mcpproxy.journal.trail import Trail, direct_call, noted
 from mcpproxy.journal.writer import Journal, journal_of
 from mcpproxy.keptcode import KeptCode
+from mcpproxy.listings import Listings
 from mcpproxy.paging import Pages
 from mcpproxy.policy import Caller, Views
 from mcpproxy.rates import Executions
@@ -86,6 +87,7 @@ class Daemon:
         )
         self.discovery = Discovery(self.catalog_for, self.kept_code.search, semantic.meanings)
         self.pages = Pages()
+        self.listings = Listings(fleet)
         self.started_at = datetime.now(UTC)
         self.confinement: dict[str, bool] = {}
         """What a VM was seen not to be able to do; empty until that has been tried."""

@@ -17,12 +17,10 @@ from typing import Any
 from mcpproxy.approvals import ServerRecord, ToolRecord
 from mcpproxy.catalog import Tool
 from mcpproxy.database import Database
+from mcpproxy.listed import Kind, Listed
 
 Stamp = tuple[float, str]
 """When something was decided, in seconds since 1970, and by whom."""
-
-Known = dict[str, tuple[ServerRecord, Stamp]]
-"""By server: its record, and when and by whom its standing was decided."""
 
 # Names and instructions are JSON strings: what a server sends need not be valid UTF-8.
 SCHEMA = """
@@ -33,6 +31,10 @@ CREATE TABLE IF NOT EXISTS servers (
 CREATE TABLE IF NOT EXISTS tools (
     server TEXT NOT NULL, name TEXT NOT NULL, blocked INTEGER NOT NULL, fingerprint TEXT NOT NULL,
     definition TEXT NOT NULL, at REAL NOT NULL, by TEXT NOT NULL, PRIMARY KEY (server, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS listed (
+    server TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, fingerprint TEXT NOT NULL,
+    definition TEXT NOT NULL, at REAL NOT NULL, by TEXT NOT NULL, PRIMARY KEY (server, kind, name)
 ) WITHOUT ROWID;
 """
 SERVERS = "SELECT name, standing, identity, listed, instructions, at, by FROM servers"
@@ -50,6 +52,13 @@ INSERT INTO tools VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (server, name) DO UPD
     fingerprint = excluded.fingerprint, definition = excluded.definition, at = excluded.at, by = excluded.by
 WHERE NOT blocked
 """
+# The name `null` says that the kind has been decided about, though there may have been none of it.
+LISTED = "SELECT server, kind, name, fingerprint FROM listed"
+PUT_LISTED = "INSERT OR REPLACE INTO listed VALUES (?, ?, ?, ?, ?, ?, ?)"
+DROP_LISTED = "DELETE FROM listed WHERE server = ? AND kind = ? AND name = ?"
+LISTED_DETAILS = (
+    "SELECT kind, name, definition, at, by FROM listed WHERE server = ? AND name != 'null'"
+)
 DROP_TOOL = "DELETE FROM tools WHERE server = ? AND name = ?"
 
 
@@ -102,6 +111,38 @@ class ToolRow:
         )  # fmt: skip
 
 
+ListedKey = tuple[str, Kind, str | None]
+"""Server, kind and name; no name is for the kind itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRow:
+    """What was approved of a prompt or a resource, or None for the kind itself, that is to be written."""
+
+    listed: Listed | None
+    stamp: Stamp
+
+    def put(self, database: sqlite3.Connection, key: ListedKey) -> None:
+        server, kind, name = key
+        one = self.listed
+        definition = "{}" if one is None else json.dumps(dict(one.definition))
+        fingerprint = "" if one is None else one.fingerprint
+        database.execute(
+            PUT_LISTED,
+            (json.dumps(server), kind, json.dumps(name), fingerprint, definition, *self.stamp),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """All that is on record."""
+
+    servers: dict[str, tuple[ServerRecord, Stamp]]
+    """By server: its record, and when and by whom its standing was decided."""
+    listed: dict[tuple[str, Kind], Mapping[str, str]]
+    """Approved fingerprints of prompts and resources, by name."""
+
+
 def _records(database: sqlite3.Connection) -> Known:
     tools: dict[str, dict[str, ToolRecord]] = {}
     for server, name, blocked, fingerprint in database.execute(TOOLS):
@@ -112,7 +153,12 @@ def _records(database: sqlite3.Connection) -> Known:
         name = json.loads(text)
         own = MappingProxyType(tools.get(name, {}))
         found[name] = ServerRecord(now, of, bool(listed), json.loads(says), own), (at, by)
-    return found
+    others: dict[tuple[str, Kind], dict[str, str]] = {}
+    for server, kind, name, fingerprint in database.execute(LISTED):
+        known_of = others.setdefault((json.loads(server), kind), {})
+        if (spelled := json.loads(name)) is not None:
+            known_of[spelled] = fingerprint
+    return Known(found, {**others})
 
 
 class Decisions:
@@ -144,14 +190,15 @@ class Decisions:
     def read(self) -> Known:
         """The record of each server, and when and by whom its standing was decided."""
         self._version = None
-        return self.news() or {}
+        return self.news() or Known({}, {})
 
     def write(
         self,
         servers: Mapping[str, ServerRow],
         tools: Mapping[tuple[str, str], ToolRow | None],
+        listed: Mapping[ListedKey, ListedRow | None],
     ) -> None:
-        """Put these in, all or none; a tool that is None goes."""
+        """Put these in, all or none; what is None goes."""
         with self._database.changing() as database:
             for name, server in servers.items():
                 server.put(database, name)
@@ -160,6 +207,11 @@ class Decisions:
                     database.execute(DROP_TOOL, tuple(map(json.dumps, key)))
                 else:
                     tool.put(database, *key)
+            for (of, kind, known_as), one in listed.items():
+                if one is None:
+                    database.execute(DROP_LISTED, (json.dumps(of), kind, json.dumps(known_as)))
+                else:
+                    one.put(database, (of, kind, known_as))
 
     def details(self, server: str) -> dict[str, Decided]:
         """What is on record of a server's tools, in full."""
@@ -170,6 +222,17 @@ class Decisions:
         return {
             json.loads(name): Decided(bool(blocked), json.loads(definition), at, by)
             for name, blocked, definition, at, by in rows
+        }
+
+    def listed_details(self, server: str) -> dict[tuple[Kind, str], Decided]:
+        """What is on record of a server's prompts and resources, in full."""
+        if not self._database.there:
+            return {}
+        with self._database.reading() as database:
+            rows = database.execute(LISTED_DETAILS, (json.dumps(server),)).fetchall()
+        return {
+            (kind, json.loads(name)): Decided(False, json.loads(definition), at, by)
+            for kind, name, definition, at, by in rows
         }
 
     def close(self) -> None:

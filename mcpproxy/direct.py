@@ -25,7 +25,8 @@ from mcpproxy.asking import LEVELS, LOG_LEVEL, Asker
 from mcpproxy.audience import Audience
 from mcpproxy.errors import CallError
 from mcpproxy.face import Face, answered_before, stream
-from mcpproxy.library import KEYS, Library
+from mcpproxy.library import Library
+from mcpproxy.listings import KEYS
 from mcpproxy.locating import acquainted
 from mcpproxy.names import ToolId, find_tool
 from mcpproxy.policy import LOCAL, Caller
@@ -65,7 +66,8 @@ class CatalogFace(Face):
         """Of prompts and resources, the servers whose list is to be announced."""
         self.audience = Audience(self.listed)
         self.news = anyio.Event()
-        self.library = Library(tools.daemon.fleet, self._heard)
+        self.library = Library(tools.daemon.fleet, tools.daemon.listings)
+        tools.daemon.listings.changed = self._heard
         self.server.whole = True
         self.updates: dict[tuple[object, str], None] = {}
         """Who is to be told of which resources."""
@@ -136,8 +138,15 @@ class CatalogFace(Face):
         return str(ToolId(owners[0], name)) if len(owners) == 1 else name
 
     def sources(self) -> dict[str, Mapping[str, object]]:
-        """Where prompts and resources come from: other connections may have other ones."""
-        return {kind: self.library.sources(kind) for kind in ("prompts", "resources")}
+        """What the lists of prompts and resources follow from, by server: the connection, and how much is held back."""
+        servers = self.tools.daemon.catalog_for(LOCAL).servers
+        return {
+            kind: {
+                server: (connection, servers[server].held_besides if server in servers else 0)
+                for server, connection in self.library.sources(kind).items()
+            }
+            for kind in ("prompts", "resources")
+        }
 
     async def _other(
         self, ctx: Context, call_next: CallNext, connection: Connection

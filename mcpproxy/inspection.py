@@ -13,6 +13,7 @@ from mcpproxy import approvals, suspicion
 from mcpproxy.approvals import ServerRecord, fingerprint
 from mcpproxy.catalog import Catalog, Server, Tool
 from mcpproxy.decisions import Decided
+from mcpproxy.listed import Listed, terms
 
 Json = dict[str, Any]
 WIDTH = 100
@@ -72,6 +73,31 @@ def tool_report(
             "decided_by": decided.by,
         }  # fmt: skip
     return report
+
+
+def listed_report(
+    one: Listed,
+    known: Mapping[str, str] | None,
+    decided: Decided | None,
+    elsewhere: Mapping[str, str],
+) -> Json:
+    """A prompt or a resource in the same way; `known` are the approved fingerprints of its kind."""
+    before, now = (known or {}).get(one.name), terms(one.definition)
+    state = "new" if before is None else "approved" if before == one.fingerprint else "changed"
+    report: Json = {
+        "kind": one.kind,
+        "name": one.name,
+        "state": state,
+        "definition": dict(one.definition),
+        "findings": [asdict(found) for found in suspicion.inspect_tool(now, elsewhere)],
+    }
+    if decided is None:
+        return report
+    return report | {
+        "differences": list(differences(terms(decided.definition), now)),
+        "decided_at": stamp(decided.at),
+        "decided_by": decided.by,
+    }
 
 
 def instructions_report(seen: Server, record: ServerRecord | None) -> Json | None:

@@ -1,8 +1,7 @@
 """Prompts and resources of all servers, as if they were one server's.
 
-Listings are fetched when somebody asks and kept with the connection they came from. A server that
-doesn't list costs its own entries. Names and addresses are looked up among what exists; only where
-that says nothing, a name's beginning says whose it is.
+Names and addresses are looked up among what exists; only where that says nothing, a name's beginning
+says whose it is.
 
     a prompt        server__name
     a resource      its own URI, or mcpproxy://resources/server/URI where two servers have that one
@@ -12,19 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
-from weakref import WeakKeyDictionary
 
-import anyio
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from mcpproxy import readable
-from mcpproxy.errors import CallError
+from mcpproxy.listings import KEYS, PROMPTS, RESOURCES, TEMPLATES, Listings, offered
 from mcpproxy.names import LONGEST, SEPARATORS, close
 from mcpproxy.policy import LOCAL, Caller
 
@@ -38,36 +33,8 @@ Json = dict[str, Any]
 Send = Callable[[str, str, Json], Awaitable[Json]]
 """Server, method and parameters to the server's raw result."""
 
-PROMPTS, RESOURCES, TEMPLATES = "prompts/list", "resources/list", "resources/templates/list"
-KEYS = {
-    PROMPTS: ("prompts", "name"),
-    RESOURCES: ("resources", "uri"),
-    TEMPLATES: ("resourceTemplates", "uriTemplate"),
-}
-"""Of each list: the member of the result, and the member of an entry that names it."""
-
-READ = {PROMPTS: readable.prompt, RESOURCES: readable.resource, TEMPLATES: readable.template}
-"""How an entry of each is made such that clients can read it."""
-
 WRAPPED = "mcpproxy://resources/"
-HOLD_SECONDS = 60.0
-FAILED_SECONDS = 5.0
-"""How long a server that didn't list isn't asked again."""
-LISTING_SECONDS = 5.0
-"""How long everyone waits for the slowest server."""
-MOST_ENTRIES = 20_000
 PAGE = 500
-
-
-@dataclass
-class Listing:
-    """One list of one connection."""
-
-    entries: list[Json] = field(default_factory=list)
-    until: float = -math.inf
-    edition: int = 0
-    """Goes up when the server says that the list is another."""
-    lock: anyio.Lock = field(default_factory=anyio.Lock)
 
 
 @dataclass(frozen=True)
@@ -94,11 +61,9 @@ def unwrap(uri: str) -> tuple[str, str] | None:
 class Library:
     """See the module."""
 
-    def __init__(self, fleet: Fleet, changed: Callable[[str, str], None]) -> None:
+    def __init__(self, fleet: Fleet, listings: Listings) -> None:
         self._fleet = fleet
-        self._changed = changed
-        """Told a server, and "prompts" or "resources", when a list that was shown is another."""
-        self._kept: WeakKeyDictionary[Connection, dict[str, Listing]] = WeakKeyDictionary()
+        self._listings = listings
 
     # what there is
 
@@ -115,15 +80,12 @@ class Library:
 
     async def entries(self, method: str, caller: Caller) -> list[Entry]:
         """Everything of one kind that the caller may know of, under names that are unique."""
-        kind = "prompts" if method == PROMPTS else "resources"
-        sources = self.sources(kind, caller)
-        async with anyio.create_task_group() as tasks:
-            for server, connection in sources.items():
-                tasks.start_soon(self._refresh, server, connection, method)
+        sources = self.sources(offered(method), caller)
+        await self._listings.refresh(sources, method)
         listed = [
             (server, entry)
             for server, connection in sources.items()
-            for entry in self._listing(connection, method).entries
+            for entry in self._listings.shown(server, connection, method)
         ]
         key = KEYS[method][1]
         return list(_named(listed, key) if method == PROMPTS else _addressed(listed, key))
@@ -143,67 +105,6 @@ class Library:
         shown = [{**each.definition, key: each.shown} for each in entries[start : start + PAGE]]
         more = {"nextCursor": f"{start + PAGE}.{mark}"} if start + PAGE < len(entries) else {}
         return {member: shown, **more}
-
-    def _listing(self, connection: Connection, method: str) -> Listing:
-        return self._kept.setdefault(connection, {}).setdefault(method, Listing())
-
-    async def _refresh(self, server: str, connection: Connection, method: str) -> None:
-        """Have the list of one connection at hand, or the one before, or none."""
-        listing = self._listing(connection, method)
-        connection.heard = lambda kind: self._heard(server, connection, kind)
-        with anyio.move_on_after(LISTING_SECONDS):
-            async with listing.lock:
-                if anyio.current_time() < listing.until:
-                    return
-                edition = listing.edition
-                # However this ends, the server isn't asked again at once.
-                listing.until = anyio.current_time() + FAILED_SECONDS
-                try:
-                    listing.entries, held = await self._fetch(server, method)
-                except (CallError, MCPError) as error:
-                    if not (isinstance(error, MCPError) and error.code == types.METHOD_NOT_FOUND):
-                        logger.warning("server '%s' did not answer %s: %s", server, method, error)
-                        return
-                    listing.entries, held = [], HOLD_SECONDS
-                if edition == listing.edition:
-                    listing.until = anyio.current_time() + held
-                else:
-                    listing.until = -math.inf
-                return
-        logger.warning("server '%s' has not answered %s so far", server, method)
-
-    def _heard(self, server: str, connection: Connection, kind: str) -> None:
-        for method, listing in self._kept.get(connection, {}).items():
-            if method.startswith(kind):
-                listing.until = -math.inf
-                listing.edition += 1
-        self._changed(server, kind)
-
-    async def _fetch(self, server: str, method: str) -> tuple[list[Json], float]:
-        member, key = KEYS[method]
-        found: dict[str, Json] = {}
-        held = HOLD_SECONDS
-        cursors: set[str] = set()
-        params: Json = {}
-        while len(found) < MOST_ENTRIES:
-            page = await self._fleet.request(server, method, params)
-            entries = page.get(member)
-            for entry in entries if isinstance(entries, list) else []:
-                known = READ[method](entry) if isinstance(entry, dict) else None
-                if known is not None:
-                    found.setdefault(known[key], known)
-                else:
-                    logger.warning(
-                        "server '%s': an entry of %s without %s is left out", server, method, key
-                    )
-            if isinstance(ttl := page.get("ttlMs"), int | float) and ttl > 0:
-                held = min(held, max(1.0, ttl / 1000))
-            cursor = page.get("nextCursor")
-            if not isinstance(cursor, str) or not cursor or cursor in cursors:
-                break
-            cursors.add(cursor)
-            params = {"cursor": cursor}
-        return list(found.values()), held
 
     # whose something is
 
@@ -252,11 +153,13 @@ class Library:
 
     async def get_prompt(self, params: Json, send: Send, caller: Caller) -> Json:
         server, name = await self.find_prompt(_text(params, "name"), caller)
+        await self._listings.check(server, PROMPTS, name)
         return await send(server, "prompts/get", {**params, "name": name})
 
     async def read(self, params: Json, send: Send, caller: Caller) -> Json:
         uri = _text(params, "uri")
         server, own = await self.find_resource(uri, caller)
+        await self._listings.check(server, RESOURCES, own)
         result = await send(server, "resources/read", {**params, "uri": own})
         contents = result.get("contents")
         if own != uri and isinstance(contents, list):
@@ -271,6 +174,7 @@ class Library:
             raise MCPError(types.INVALID_PARAMS, "ref.type must be ref/prompt or ref/resource")
         if kind == "ref/prompt":
             server, own = await self.find_prompt(_text(ref, "name"), caller)
+            await self._listings.check(server, PROMPTS, own)
             named = {**ref, "name": own}
         else:
             server, own = await self._find_template(_text(ref, "uri"), caller)

@@ -113,9 +113,7 @@ class McpFace:
                 before, sources = sources, whole.sources()
                 for kind, now in sources.items():
                     known = before[kind]
-                    moved = {
-                        each for each in {**known, **now} if known.get(each) is not now.get(each)
-                    }
+                    moved = {each for each in {**known, **now} if known.get(each) != now.get(each)}
                     others[kind] = others.get(kind, set()) | moved
                 await whole.announce(whole.audience.concerned(others))
                 whole.subscribers.attend()

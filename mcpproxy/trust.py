@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import anyio.to_thread
@@ -20,6 +22,8 @@ from mcpproxy.daemon import Daemon
 from mcpproxy.errors import Refused, SettingsError
 from mcpproxy.journal.changes import MOST_NAMES
 from mcpproxy.journal.records import text
+from mcpproxy.listed import Kind, Listed
+from mcpproxy.listings import all_of
 from mcpproxy.settings import ServerSettings
 
 logger = logging.getLogger(__name__)
@@ -47,12 +51,23 @@ class Trust:
         await self._flush()
         decided = await anyio.to_thread.run_sync(self._baseline.details, name)
         record = self._baseline.record(name)
+        known = self._baseline.listed.records
         others = inspection.elsewhere(seen, self._daemon.fleet.catalog)
 
         def tools() -> list[Json]:
             return [
                 inspection.tool_report(tool, record, decided.get(tool.name), others)
                 for tool in seen.tools.values()
+            ]
+
+        def besides() -> list[Json]:
+            kept = self._baseline.listed_details(name)
+            return [
+                inspection.listed_report(
+                    one, known.get((name, one.kind)), kept.get((one.kind, one.name)), others
+                )
+                for each in seen.others.values()
+                for one in each.values()
             ]
 
         at, by = self._baseline.stamp(name) or (None, None)
@@ -63,12 +78,13 @@ class Trust:
             "decided_by": by,
             "instructions": inspection.instructions_report(seen, record),
             "tools": await anyio.to_thread.run_sync(tools),
+            "prompts_and_resources": await anyio.to_thread.run_sync(besides),
             "not_listed": [tool for tool in decided if tool not in seen.tools],
             "approve": approvals.command("approve", name),
         }
 
     async def approve(self, name: str, tools: Sequence[str] | None, by: str) -> Json:
-        """Let a server in with these tools as they are, or with all that aren't blocked.
+        """Let a server in with these tools as they are, or with all that it lists and isn't blocked.
 
         What changed since an operator was shown it is left waiting, and named in the answer.
         """
@@ -86,8 +102,14 @@ class Trust:
         says = seen.instructions if tools is None else None
         if says and shown is not None and shown.instructions != says:
             says, stale = None, [*stale, "its instructions"]
+        besides, other = _as_shown(seen, shown)
+        if tools is None:
+            stale += other
         if waits:
             self._baseline.approve(entry, by)
+        for kind, fitting in besides.items():
+            if tools is None or waits:  # with some of its tools alone, the rest waits
+                self._baseline.listed.accept(name, kind, fitting if tools is None else (), by)
         if seen.tools or says or seen.state == "ready":
             self._baseline.accept(seen, fit, says, by)
         await self._release(entry)  # it connects from here on, to what is on record by now
@@ -132,10 +154,19 @@ class Trust:
                 f"mcpproxy upstream enable {entry.name}",
             )
         fleet = self._daemon.fleet
+        also = partial(all_of, entry.name)
         if self._baseline.standing(entry) != "approved":
-            return await fleet.look(entry.name)
+            return await fleet.look(entry.name, also)
         await fleet.known([entry.name])
-        return fleet.seen(entry.name)
+        seen, connection = fleet.seen(entry.name), fleet.connection(entry.name)
+        if connection is None:
+            return seen
+        others = await also(connection)
+        for kind, found in others.items():
+            fleet.sort_listed(
+                entry.name, kind, found
+            )  # a first list is approved, whoever asks for it
+        return replace(seen, others=others)
 
     def _tool(self, seen: Server, name: str) -> Tool:
         if (found := seen.tools.get(name)) is None:
@@ -205,6 +236,21 @@ class Trust:
     def _blocked(self, name: str) -> list[str]:
         record = self._baseline.record(name)
         return [tool for tool, known in record.tools.items() if known.blocked] if record else []
+
+
+def _as_shown(seen: Server, shown: Server | None) -> tuple[dict[Kind, list[Listed]], list[str]]:
+    """The prompts and resources that are as an operator was shown them, and names of the others."""
+    fitting: dict[Kind, list[Listed]] = {}
+    other: list[str] = []
+    for kind, found in seen.others.items():
+        before = found if shown is None else shown.others.get(kind, {})
+        fitting[kind] = []
+        for name, one in found.items():
+            if (known := before.get(name)) is not None and known.fingerprint == one.fingerprint:
+                fitting[kind].append(one)
+            else:
+                other.append(f"{kind} {name}")
+    return fitting, other
 
 
 def _same(tool: Tool, shown: Server) -> bool:

@@ -15,6 +15,7 @@ from mcpproxy.catalog import Catalog, Server, Tool
 from mcpproxy.errors import Refused
 from mcpproxy.journal.store import Retention
 from mcpproxy.journal.writer import Journal
+from mcpproxy.listings import Listings
 from mcpproxy.paging import Pages
 from mcpproxy.settings import Settings
 
@@ -112,6 +113,7 @@ class FakeDaemon:
         self.discovery = FakeDiscovery()
         self.settings = Settings()
         self.pages = Pages()
+        self.listings = Listings(self.fleet)
         self.journal = no_journal()
         self.executed: list[tuple[dict[str, Any], str, str]] = []
         self.called: list[tuple[str, str, dict[str, Any], Any]] = []

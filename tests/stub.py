@@ -350,7 +350,7 @@ class Stub:
         if name in ("grow", "shrink"):
             self.changed()
         if name == "grow_library":
-            self.shelf.grow()
+            self.shelf.grow(params.get("arguments") or {})
             self.changed("prompts")
             self.changed("resources")
 
@@ -482,9 +482,17 @@ class Shelf:
             {"uriTemplate": "any://{id}", "name": "any"},
         ]
 
-    def grow(self) -> None:
-        self.prompts.append({"name": "more"})
-        self.resources.append({"uri": f"file:///{self.word}/more", "name": "more"})
+    def grow(self, wanted: dict) -> None:
+        """Have these prompts and resources instead of those with their name; or one more of each."""
+        uri = f"file:///{self.word}/more"
+        more = wanted or {
+            "prompts": [{"name": "more"}],
+            "resources": [{"uri": uri, "name": "more"}],
+        }
+        for kind, key in (("prompts", "name"), ("resources", "uri")):
+            new = {each[key]: each for each in more.get(kind, ())}
+            kept = [each for each in getattr(self, kind) if each[key] not in new]
+            setattr(self, kind, [*kept, *new.values()])
 
     def answer(self, method: str, params: dict) -> dict | None:
         match method:

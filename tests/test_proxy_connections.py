@@ -145,7 +145,7 @@ async def test_a_client_hears_of_a_change_of_what_it_sees_and_of_no_other(daemon
     ):
         tools = ["echo", "add", "wait"]
         daemon.fleet.show(catalog(2, demo=tools, github=["list_issues", "new"]))
-        face.whole.library._changed("github", "prompts")
+        daemon.listings.changed("github", "prompts")
         await anyio.wait_all_tasks_blocked()
         daemon.fleet.show(catalog(3, demo=["echo"], github=["list_issues"]))
         await anyio.wait_all_tasks_blocked()

@@ -20,6 +20,7 @@ from mcpproxy.cli import main
 from mcpproxy.cli.doctor import packs
 from mcpproxy.cli.toolpack import KINDS
 from mcpproxy.library import Library
+from mcpproxy.listings import Listings
 from mcpproxy.policy import LOCAL
 from mcpproxy.settings import ServerSettings, check
 from mcpproxy.upstream.fleet import open_fleet
@@ -133,7 +134,7 @@ async def test_a_pack_is_a_server_like_any_other(tmp_path):
             assert result["structuredContent"] == {"argv": ["1"], "told": "by-the-daemon"}
             cli(folder, "later")
             await until(lambda: fleet.catalog.tool("mine", "later") is not None)
-            library = Library(fleet, lambda kind: None)
+            library = Library(fleet, Listings(fleet))
             listed = await library.page("prompts/list", None, LOCAL)
             assert [each["name"] for each in listed["prompts"]] == ["mine__a.b@1", "mine__a.b"]
             got = await fleet.request(

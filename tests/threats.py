@@ -221,6 +221,9 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_baseline::test_a_tool_that_changes_or_is_new_is_held_until_it_is_approved",
         "test_baseline::test_records_that_cannot_be_read_trust_nobody",
         "test_trust::test_a_changed_tool_and_an_added_server_wait_and_no_agent_lets_them_in",
+        "test_listed::test_another_word_makes_another_prompt_that_waits",
+        "test_listed::test_what_is_new_waits_but_for_resources_without_words",
+        "test_library::test_another_prompt_and_a_described_resource_wait_until_they_are_approved",
     ),
     "A2": (
         "test_approvals::test_who_is_let_in",

@@ -135,8 +135,18 @@ def report(found: Json) -> Iterator[str]:
         if says["state"] != "approved":
             yield from changed("instructions", says["before"], says["text"])
         yield from odd(says["findings"])
-    for tool in sorted(found["tools"], key=lambda one: list(MARKS).index(one["state"])):
-        yield f"\n  {MARKS[tool['state']]:<8} {visible(tool['name'])}"
+    besides = found["prompts_and_resources"]
+    # A server may have thousands of resources: those that nobody has to look at are counted.
+    telling = [
+        one
+        for one in besides
+        if one["state"] != "approved" or one["findings"] or one["kind"] != "resource"
+    ]
+    for tool in sorted(
+        [*found["tools"], *telling], key=lambda one: list(MARKS).index(one["state"])
+    ):
+        kind = f"{tool['kind']} " if "kind" in tool else ""
+        yield f"\n  {MARKS[tool['state']]:<8} {kind}{visible(tool['name'])}"
         definition = tool["definition"]
         if tool["state"] == "new":
             yield from indented(visible(str(definition.get("description") or "no description")))
@@ -145,9 +155,11 @@ def report(found: Json) -> Iterator[str]:
         yield from odd(tool["findings"])
     if found["not_listed"]:
         yield f"\n  not listed now: {', '.join(visible(one) for one in found['not_listed'])}"
-    waits = [tool for tool in found["tools"] if tool["state"] in ("new", "changed")]
-    strange = sum(len(tool["findings"]) for tool in found["tools"])
-    yield f"\n{len(found['tools'])} tools, {len(waits)} not approved, {strange} things to look at"
+    every = [*found["tools"], *besides]
+    waits = [one for one in every if one["state"] in ("new", "changed")]
+    strange = sum(len(one["findings"]) for one in every)
+    more = f", {len(besides)} prompts and resources" if besides else ""
+    yield f"\n{len(found['tools'])} tools{more}, {len(waits)} not approved, {strange} things to look at"
     if waits or found["standing"] != "approved":
         yield f"to approve all of it: {found['approve']}   (some of it: --tool NAME)"
 

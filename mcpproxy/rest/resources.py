@@ -9,8 +9,9 @@ from typing import Any
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
+from mcpproxy import gates
 from mcpproxy.errors import CallError, Refused
-from mcpproxy.library import KEYS, RESOURCES, TEMPLATES
+from mcpproxy.listings import KEYS, RESOURCES, TEMPLATES
 from mcpproxy.rest.routing import Area, Query, Request, Route, while_there
 from mcpproxy.rest.tools import failed
 
@@ -65,20 +66,22 @@ class Resources(Area):
         return {**found, "nextCursor": more} if isinstance(more, str) and more else found
 
     async def _ask(self, request: Request, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """What the server lists: nothing, if it has no such list."""
+        """What the server lists: nothing, if it has no such list, and nothing that waits for an operator."""
+        name, member = request.parameters["name"], KEYS[method][0]
         try:
-            return await self._daemon.request(
-                request.parameters["name"], method, params, request.caller
-            )
+            page = await self._daemon.request(name, method, params, request.caller)
         except MCPError as error:
             if error.code == types.METHOD_NOT_FOUND:
                 return {}
             raise
+        return {**page, member: await self._daemon.listings.fit(name, method, page.get(member))}
 
     async def _read(self, request: Request) -> Any:
         async def read() -> Any:
             name, uri = request.parameters["name"], request.body["uri"]
             params = {"uri": uri}
+            gates.check_server(request.caller, name)
+            await self._daemon.listings.check(name, RESOURCES, uri)
             result = await self._daemon.request(name, "resources/read", params, request.caller)
             return {"contents": result.get("contents", [])}
 

@@ -48,6 +48,18 @@ INSPECTED = {
             "decided_by": "its first list",
         }
     ],
+    "prompts_and_resources": [
+        {
+            "kind": "prompt",
+            "name": "plan_day",
+            "state": "approved",
+            "definition": {"name": "plan_day", "description": "Plan a day."},
+            "findings": [],
+            "differences": [],
+            "decided_at": "2026-01-01T00:00:00Z",
+            "decided_by": "its first list",
+        }
+    ],
     "not_listed": [],
     "approve": "mcpproxy upstream approve time",
 }

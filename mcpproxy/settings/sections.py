@@ -142,7 +142,7 @@ class ServerSettings(Concurrency):
     quarantined: bool | None = None
     """`true`: it waits for approval. `false`: it is trusted, whoever added it. Unset: it waits when it was added after the first start."""
     auto_approve_tool_changes: bool = False
-    """Whether its new and changed tools are approved as they come."""
+    """Whether its tools, prompts and resources are approved as they come and change."""
     lazy: bool = False
     """Connect at the first use only, or at the first search; from then on its tools are known from the last time."""
     idle_timeout: Duration = 600.0

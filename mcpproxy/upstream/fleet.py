@@ -17,6 +17,7 @@ from mcpproxy import gates
 from mcpproxy.baseline import Baseline
 from mcpproxy.catalog import EMPTY, Catalog, Server
 from mcpproxy.errors import CallError
+from mcpproxy.listed import Kind, Listed, Sorted
 from mcpproxy.policy import LOCAL
 from mcpproxy.tasks import open_tasks
 from mcpproxy.upstream.call import Call, Send, connect
@@ -26,7 +27,7 @@ from mcpproxy.upstream.limits import Limiter
 from mcpproxy.upstream.link import Link
 from mcpproxy.upstream.login import Login
 from mcpproxy.upstream.logins import Logins
-from mcpproxy.upstream.members import Members
+from mcpproxy.upstream.members import Also, Members, Others
 from mcpproxy.upstream.patience import Patience
 from mcpproxy.upstream.references import References, named
 from mcpproxy.upstream.warden import open_warden
@@ -52,6 +53,11 @@ there: Gate = partial(gates.check_tool, LOCAL)
 
 def _nothing() -> None:
     """The default of `started`."""
+
+
+async def nothing_else(connection: Connection) -> Others:
+    """The default of `look`: its tools alone."""
+    return {}
 
 
 class Fleet:
@@ -127,9 +133,19 @@ class Fleet:
         """A server as it is, held back or not: for operators alone. Raises `KeyError`."""
         return self._members.by_name[name].link.seen
 
-    async def look(self, name: str) -> Server:
+    async def look(self, name: str, also: Also = nothing_else) -> Server:
         """What a server lists that is in quarantine: it is connected for that alone. Raises `KeyError`."""
-        return await self._members.look(name)
+        return await self._members.look(name, also)
+
+    def sort_listed(self, server: str, kind: Kind, found: Mapping[str, Listed]) -> Sorted:
+        """What callers get to see of a server's list of prompts or resources."""
+        made, seen = (
+            self._members.sort_listed(server, kind, found),
+            self._catalog.servers.get(server),
+        )
+        if made.held or (seen is not None and seen.held_besides):
+            self._publish()  # how much waits is part of a snapshot
+        return made
 
     # what others ask for
 

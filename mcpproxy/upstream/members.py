@@ -6,7 +6,8 @@ A member that is let go stays with the calls that run on it until they have ende
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from mcpproxy.approvals import Standing
 from mcpproxy.baseline import Baseline
 from mcpproxy.catalog import Server
 from mcpproxy.errors import CallError
+from mcpproxy.listed import Kind, Listed, Sorted
+from mcpproxy.upstream.connection import Connection
 from mcpproxy.upstream.dial import Means
 from mcpproxy.upstream.limits import Limiter
 from mcpproxy.upstream.link import Link
@@ -26,6 +29,10 @@ from mcpproxy.upstream.terms import dialled, limits, terms
 
 if TYPE_CHECKING:
     from mcpproxy.settings import ServerSettings, Settings
+
+Others = Mapping[Kind, Mapping[str, Listed]]
+Also = Callable[[Connection], Awaitable[Others]]
+"""Asks a server for its prompts and resources."""
 
 RESTING = {
     "disabled": "SERVER_UNAVAILABLE",
@@ -140,6 +147,13 @@ class Members:
             return link.seen
         return self._baseline.judge(link.settings, link.seen)
 
+    def sort_listed(self, server: str, kind: Kind, found: Mapping[str, Listed]) -> Sorted:
+        """What callers get to see of a list of prompts or resources."""
+        member = self.by_name.get(server)
+        if self._baseline is None or member is None:
+            return Sorted(found, {}, {})
+        return self._baseline.sort_listed(member.link.settings, kind, found)
+
     def become(self, settings: Settings) -> None:
         """Connect what the settings name, and let go of the rest. What didn't change stays connected."""
         self.settings = settings
@@ -159,7 +173,7 @@ class Members:
         self.by_name[name] = self._fresh(known.link.settings, known)
         return True
 
-    async def look(self, name: str) -> Server:
+    async def look(self, name: str, also: Also) -> Server:
         """What a server lists that is in quarantine: it is connected for that alone. Raises `KeyError`."""
         known = self.by_name[name].link
         entry = known.settings.model_copy(update={"lazy": False})
@@ -168,6 +182,8 @@ class Members:
             tasks.start_soon(link.keep)
             await link.settled.wait()
             seen = link.seen
+            if (connection := link.connection) is not None:
+                seen = replace(seen, others=await also(connection))
             tasks.cancel_scope.cancel()
         return seen
 
