@@ -33,6 +33,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--benches", action="store_true", help="run the long benches, too")
 
 
+LONG = (
+    "test_bench test_corpus test_surfaces test_access test_examples test_serve test_library test_observed "
+    "test_proxy test_language test_docs test_cli test_configuration test_trust test_pool test_activity"
+).split()
+"""The files that take longest, begun first: what begins last is what everybody waits for."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {name: n for n, name in enumerate(LONG)}
+    items.sort(key=lambda item: rank.get(item.path.stem, len(LONG)))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """One more than there are cores: tests of processes wait as much as they work."""

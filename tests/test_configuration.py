@@ -281,8 +281,9 @@ def test_the_command_shows_the_file_where_no_daemon_runs():
         assert str(place.config) in shown.stderr
         told = json.loads(place.invoke("config", "show", "--json").stdout)
         assert told["settings"]["tool_response_limit"] == {"value": 7, "from": "file"}
-        # What is shown can be written back.
+        # What is shown can be written back, but for the key, which isn't shown.
         written = {name: one["value"] for name, one in told["settings"].items() if "." not in name}
+        assert written.pop("api_key") == "(hidden)"
         again = settings.check(place.config, {**written, "mcpServers": list(told["mcpServers"].values())}, {})  # fmt: skip
         assert again.settings.call_tool_timeout == 120 and not again.warnings
 
