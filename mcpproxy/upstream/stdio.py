@@ -94,26 +94,9 @@ async def open_child(
     """
     fds: list[int] = []
     try:
-        theirs_in, stdin = _pipe(fds)
-        stdout, theirs_out = _pipe(fds)
-        stderr, theirs_err = _pipe(fds)
-        for ours in (stdin, stdout, stderr):
-            os.set_blocking(ours, False)
         # No await between here and the `try`: a cancellation would leave the child behind.
-        process = spawn(
-            [*guarded(), *program.command],
-            stdin=theirs_in,
-            stdout=theirs_out,
-            stderr=theirs_err,
-            env=program.env,
-            cwd=program.cwd,
-        )
-        for theirs in (theirs_in, theirs_out, theirs_err):
-            fds.remove(theirs)
-            os.close(theirs)
-        fds.remove(stdin)  # the pen's, which closes it before the rest
-        child = Child(program.name, process, stdin, stdout)
-        with warden.watching(process.pid):
+        child, stderr = _start(program, fds)
+        with warden.watching(child.process.pid):
             async with anyio.create_task_group() as tasks:
                 try:
                     tasks.start_soon(_listen, stderr, child.stderr, note)
@@ -128,6 +111,28 @@ async def open_child(
         for fd in fds:
             with suppress(OSError):
                 os.close(fd)
+
+
+def _start(program: Program, fds: list[int]) -> tuple[Child, int]:
+    """The server, and our end of its stderr. `fds` gets the descriptors that are to be closed after it."""
+    theirs_in, stdin = _pipe(fds)
+    stdout, theirs_out = _pipe(fds)
+    stderr, theirs_err = _pipe(fds)
+    for ours in (stdin, stdout, stderr):
+        os.set_blocking(ours, False)
+    process = spawn(
+        [*guarded(), *program.command],
+        stdin=theirs_in,
+        stdout=theirs_out,
+        stderr=theirs_err,
+        env=program.env,
+        cwd=program.cwd,
+    )
+    for theirs in (theirs_in, theirs_out, theirs_err):
+        fds.remove(theirs)
+        os.close(theirs)
+    fds.remove(stdin)  # the pen's, which closes it before the rest
+    return Child(program.name, process, stdin, stdout), stderr
 
 
 def _pipe(fds: list[int]) -> tuple[int, int]:
