@@ -78,7 +78,7 @@ PRESENT = (
 
 MISSING = re.compile(r"^ReferenceError: (?:'?)([^\s']+)(?:'?) is not defined")
 LABEL = re.compile(r"[\w.-]+:\s")
-MODULE = re.compile(r"could not load module|^SyntaxError: .*\b(?:import|export|module)\b")
+MODULE = re.compile(r"could not load module|^SyntaxError: .*\bmodules?\b")
 EXPORT = re.compile(r"^[ \t]*export\s+(?:default|const|let|async|function|class|\{)", re.MULTILINE)
 IMPORTED = f"import and export are not available, there are no modules here: {TOOLS.replace('called', 'reached')}"
 EXPORTED = (

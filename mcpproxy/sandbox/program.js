@@ -129,15 +129,26 @@
     return { error: message.replace(INVISIBLE, (_, what, character) => `${what} U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}`), offset: error.pos };
   }
 
-  /** Tokens as [text, offset], templates and strings by their meaning, for as far as they can be read. */
+  const MOST_UNREADABLE = 20;
+
+  /** Tokens as [text, offset], templates and strings by their meaning; what can be no token is passed over. */
   function tokens(source) {
     const out = [];
-    try {
-      for (const token of acorn.tokenizer(source, OPTIONS)) {
-        const value = token.type.label === 'string' || token.type.label === 'num' ? '=' + token.value : source.slice(token.start, token.end);
-        out.push([value, token.start]);
+    for (let from = 0, tries = 0; tries < MOST_UNREADABLE; tries++) {
+      const rest = source.slice(from);
+      try {
+        for (const token of acorn.tokenizer(rest, OPTIONS)) {
+          const value = token.type.label === 'string' || token.type.label === 'num' ? '=' + token.value : rest.slice(token.start, token.end);
+          out.push([value, from + token.start]);
+        }
+        break;
+      } catch (error) {
+        if (!(error instanceof SyntaxError)) break;
+        const at = Math.max(from + error.pos, out.length ? out.at(-1)[1] + 1 : 0);
+        out.push([source[at], at]);
+        from = at + 1;
       }
-    } catch { /* as far as it goes */ }
+    }
     return out;
   }
 

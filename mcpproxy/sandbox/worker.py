@@ -97,11 +97,15 @@ class Run:
 
     def _fault(self, found: dict[str, Any]) -> tuple[str, str]:
         """What the parser finds wrong with the text, and a stack that says where."""
-        place, message = found["offset"], found["error"]
-        if self._job.wanted["language"] == "javascript" and not NOT_THERE_EITHER.search(message):
-            if self._parser.ask("explain", self._places.positions.source) == {}:
+        places, place, message = self._places, found["offset"], found["error"]
+        if not NOT_THERE_EITHER.search(message):
+            in_source = self._parser.ask("explain", places.positions.source)
+            if places.positions.text is not places.positions.source:
+                if in_source.get("offset") is not None:
+                    return in_source["error"], places.of_source(in_source["offset"])
+            elif in_source == {}:
                 message += TYPED
-        return message, "" if place is None else self._places.of_text(place)
+        return message, "" if place is None else places.of_text(place)
 
     def _bad_syntax(self, message: str, stack: str) -> bool:
         self._fail("syntax", f"SyntaxError: {message}", stack)
