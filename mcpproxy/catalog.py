@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 RUNS = "mcpproxy/runs"
-"""Member of `_meta` of a tool that this program runs itself: what a call comes to. For operators alone."""
+"""Member of `_meta` of a tool or a prompt that is this program's: what a call comes to. For operators alone."""
 
 NO_TOOLS: Mapping[str, Any] = MappingProxyType({})
 
@@ -58,18 +58,11 @@ class Tool:
 
     @property
     def runs(self) -> Any:
-        """What a call comes to, where the source of the tool says that; None where it doesn't."""
-        meta = self.definition.get("_meta")
-        return meta.get(RUNS) if isinstance(meta, Mapping) else None
+        return runs(self.definition)
 
     @cached_property
     def public(self) -> Mapping[str, Any]:
-        """The definition as callers get to see it."""
-        if self.runs is None:
-            return self.definition
-        meta = {key: value for key, value in self.definition["_meta"].items() if key != RUNS}
-        found = {key: value for key, value in self.definition.items() if key != "_meta"}
-        return {**found, "_meta": meta} if meta else found
+        return public(self.definition)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -83,8 +76,23 @@ class Tool:
 
 
 def running(definition: Mapping[str, Any], runs: Mapping[str, Any]) -> dict[str, Any]:
-    """The definition of a tool that says what a call of it comes to."""
+    """A definition that says what a call of it comes to."""
     return {**definition, "_meta": {**definition.get("_meta", {}), RUNS: runs}}
+
+
+def runs(definition: Mapping[str, Any]) -> Any:
+    """What a call comes to, where the source of the definition says that; None where it doesn't."""
+    meta = definition.get("_meta")
+    return meta.get(RUNS) if isinstance(meta, Mapping) else None
+
+
+def public(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A definition as callers get to see it."""
+    if runs(definition) is None:
+        return definition
+    meta = {key: value for key, value in definition["_meta"].items() if key != RUNS}
+    found = {key: value for key, value in definition.items() if key != "_meta"}
+    return {**found, "_meta": meta} if meta else found
 
 
 def digest(data: Any) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mcpproxy.catalog import digest
+from mcpproxy.catalog import digest, runs
 
 Kind = Literal["prompt", "resource", "template"]
 
@@ -41,7 +41,9 @@ def listed(kind: Kind, definition: Mapping[str, Any]) -> Listed:
 
 def terms(definition: Mapping[str, Any]) -> dict[str, Any]:
     """What is approved of it."""
-    return {name: definition[name] for name in FIELDS if name in definition}
+    found = {name: definition[name] for name in FIELDS if name in definition}
+    gives = runs(definition)
+    return found if gives is None else {**found, "gives": gives}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 
 from mcpproxy import readable
 from mcpproxy.approvals import WHY_HELD, command
+from mcpproxy.catalog import public
 from mcpproxy.errors import CallError
 from mcpproxy.listed import Kind, Listed, listed
 from mcpproxy.names import LONGEST
@@ -93,7 +94,7 @@ class Listings:
         """What callers get to see of a list that is at hand."""
         entries = self._listing(connection, method).entries
         found = self._fleet.sort_listed(server, KINDS[method], entries)
-        return [dict(one.definition) for one in found.shown.values()]
+        return [dict(public(one.definition)) for one in found.shown.values()]
 
     async def fit(self, server: str, method: str, page: object) -> list[Json]:
         """Those of a page that a server gave which callers get to see."""

@@ -11,6 +11,7 @@ import pytest
 from packs import ECHO, ENVIRON, cli, open_tools, put, shell, tool
 from upstreams import alive, until
 
+from mcpproxy import catalog
 from mcpproxy.upstream.failure import Failure
 from mcpproxy.upstream.toolpack import processes, source
 from mcpproxy.upstream.toolpack.cache import Shelf
@@ -418,9 +419,19 @@ async def test_tools_come_change_and_go_with_their_files(root):
         assert sum("two.tool.yaml:2: kind" in line for line in pack.said) == 1
         put(root, "prompts/REGISTRY.yaml", "a: {b: [1]}")
         put(root, "prompts/packs/a/b.v1.md", "x")
-        put(root, "prompts/packs/a/b.spec.yaml", "type: object")
+        put(root, "prompts/packs/a/b.spec.yaml", "description: B.\ntype: object")
         await until(lambda: "prompts" in pack.told)
-        assert [each["name"] for each in pack.source.prompts()] == ["a.b@1", "a.b"]
+        before = pack.source.prompts()
+        assert [each["name"] for each in before] == ["a.b@1", "a.b"]
+        pack.told.clear()
+        put(root, "prompts/packs/a/b.v1.md", "another text")
+        await until(lambda: "prompts" in pack.told)
+        after = pack.source.prompts()
+        assert [catalog.public(each) for each in after] == [catalog.public(each) for each in before]
+        assert all(
+            catalog.runs(one) != catalog.runs(other)
+            for one, other in zip(after, before, strict=True)
+        )
 
 
 @pytest.mark.threat("P6")

@@ -7,6 +7,7 @@ import time
 import pytest
 from packs import cli, faults, open_tools, put
 
+from mcpproxy.catalog import public
 from mcpproxy.upstream.files import Bad
 from mcpproxy.upstream.toolpack.templating import Template, Unfit
 
@@ -190,7 +191,8 @@ def prompts(tmp_path):
 
 async def test_each_version_is_a_prompt_and_the_newest_has_the_bare_name(prompts):
     async with open_tools(prompts) as pack:
-        listed = {each.pop("name"): each for each in pack.source.prompts()}
+        shown = [dict(public(each)) for each in pack.source.prompts()]
+        listed = {each.pop("name"): each for each in shown}
         assert list(listed) == [
             "writing.draft@1",
             "writing.draft@3",

@@ -9,6 +9,7 @@ Each version is a prompt `domain.name@3`; the newest is `domain.name` as well.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -61,6 +62,10 @@ class Prompt:
             arguments.append(entry)
         found: Json = {"name": self.name, "description": self.description, "arguments": arguments}
         return {**found, "title": self.title} if self.title else found
+
+    def gives(self) -> Json:
+        """What an operator approves of it besides: its text, by hash."""
+        return {"text": hashlib.sha256(self.body.source.encode()).hexdigest()}
 
     def get(self, arguments: Json) -> Json:
         """The result of `prompts/get`. Raises `Unfit`."""

@@ -89,7 +89,7 @@ class PackSource(Source):
         return [running(tool.definition, tool.runs) for tool in self.pack.tools.values()]
 
     def prompts(self) -> list[Json]:
-        return [prompt.definition() for prompt in self.pack.prompts.values()]
+        return [running(one.definition(), one.gives()) for one in self.pack.prompts.values()]
 
     async def prompt(self, name: str, arguments: Json) -> Json:
         found = self.pack.prompts.get(name)
