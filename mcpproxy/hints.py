@@ -53,9 +53,21 @@ ABSENT = {
     "True": "this is JavaScript: write true",
     "False": "this is JavaScript: write false",
     "None": "this is JavaScript: write null",
-    "mcp": TOOLS,
-    "client": TOOLS,
-    "callMcpTool": TOOLS,
+    **dict.fromkeys(
+        (
+            "mcp",
+            "client",
+            "servers",
+            "codemode",
+            "invoke",
+            "tool",
+            "useTool",
+            "runTool",
+            "executeTool",
+        ),
+        TOOLS,
+    ),
+    "exit": VALUE,
     "list_servers": DISCOVERY,
     "list_tools": DISCOVERY,
     "get_functions": 'await describe_tool("server:tool") describes a tool',
@@ -93,6 +105,27 @@ EXPECTED = (
 QUOTES = re.compile("Unexpected character '[\u2018\u2019\u201c\u201d\u00ab\u00bb]'")
 AROUND_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 ALONE = "Send the code alone, without the text around it, in one block"
+LISTING = frozenset(
+    {
+        "list",
+        "listTools",
+        "list_tools",
+        "length",
+        "map",
+        "filter",
+        "forEach",
+        "find",
+        "keys",
+        "entries",
+        "values",
+        "get",
+        "search",
+        "some",
+        "reduce",
+    }
+)
+"""What models ask of `tools` as if it were an array."""
+
 JSX = re.compile(r"(?:[=(,?:&]|return)\s*<(?:[A-Za-z][\w.]*(?:\s[^<>]*)?)?/?>")
 OBJECT = re.compile(
     r"(?:\A|[;}\n])[ \t]*\{\s*(?:\.\.\.|[\w$]+\s*[:,]|'[^'\n]*'\s*:|\"[^\"\n]*\"\s*:)"
@@ -106,6 +139,11 @@ LOOKED_AT = 2**16
 
 WRONG_USE = [
     (re.compile(r"^TypeError: tools(?:\.[\w$]+|\[[^\]]*\])? is not a function"), TOOLS),
+    (re.compile(r"^TypeError: tools is not iterable"), f"tools is no array: {DISCOVERY}"),
+    (
+        re.compile(r"^TypeError: tools\.[\w$]+(?:\.[\w$]+){2,} is not a function"),
+        'a name with dots goes in brackets: await tools.<server>["a.b"]({...})',
+    ),
     (
         re.compile(r"^TypeError: call_tools?\(.*\.(?:then|catch|finally) is not a function", re.DOTALL),
         "call_tool and call_tools give their answer at once, no promise: leave out then and catch, and look at .ok",
@@ -152,21 +190,29 @@ def _missing(name: str, source: str, catalog: Catalog) -> str | None:
     if fence_tag(source) in TAGGED or (begins and name not in ABSENT):
         if (guess := looks_like(source)) is not None:
             return f"This looks like {guess}, not JavaScript: {EXPECTED}"
+    member = re.search(rf"\b{re.escape(name)}\s*(?:\.|\[['\"])([\w$.-]+)", source)
+    asked = member[1] if member else ""
     if name in ABSENT:
-        return ABSENT[name]
+        found = _call(asked, catalog) if ABSENT[name] == TOOLS else None
+        return ABSENT[name] if found is None else found
     if text == name:
         return EXPECTED[0].upper() + EXPECTED[1:]
     if (server := catalog.servers.get(names.original(name, catalog.servers))) is not None:
-        asked = re.search(rf"\b{re.escape(name)}\s*(?:\.|\[['\"])([\w$.-]+)", source)
-        wanted = names.original(asked[1], server.tools) if asked else ""
+        wanted = names.original(asked, server.tools)
         tool = server.tools.get(wanted) or next(iter(server.tools.values()), None)
         return None if tool is None else f"A server is a member of tools: {call_line(tool)}"
-    if (meant := names.meant_tool(name, catalog)) is not None:
-        found = catalog.tool(meant.server, meant.tool)
-        return None if found is None else f"Write {call_line(found)}"
+    if (found := _call(name, catalog)) is not None:
+        return found
     if close := names.close(name, PRESENT, 1):
         return f"Did you mean {close[0]}?"
     return None
+
+
+def _call(name: str, catalog: Catalog) -> str | None:
+    """The call of the tool that a name stands for."""
+    meant = names.meant_tool(name, catalog)
+    tool = None if meant is None else catalog.tool(meant.server, meant.tool)
+    return None if tool is None else f"Write {call_line(tool)}"
 
 
 def _syntax(message: str, source: str) -> str | None:
@@ -204,6 +250,13 @@ def instead(name: str, catalog: Catalog) -> str | None:
             if found is None
             else f"there is no server '{name}': write await {access(found)}({{...}})"
         )
+    if bracketed := next((each for each in catalog.servers if each.startswith(f"{name}-")), None):
+        return (
+            f"there is no server '{name}': a name that JavaScript can't spell goes in brackets, "
+            f'tools["{bracketed}"], or is written with _'
+        )
+    if name in LISTING:
+        return f"there is no server '{name}', and tools is no array: {DISCOVERY}"
     own = next((each for each in (*PRESENT, "call") if names.alike(each, name)), None)
     if own is None:
         return None

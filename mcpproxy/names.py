@@ -72,7 +72,7 @@ def meant_tool(text: str, catalog: HasServers) -> ToolId | None:
     """The tool that a name in a script may have been meant as, or None.
 
     Beyond the usual ways: with the server or tool as JavaScript spells it, behind a prefix that
-    clients put there, or alone where only one server has such a tool.
+    clients put there, or alone; of several servers that have such a tool, the first.
     """
     for prefix in PREFIXES:
         text = text.removeprefix(prefix)
@@ -84,8 +84,8 @@ def meant_tool(text: str, catalog: HasServers) -> ToolId | None:
             tool = original(rest.lstrip("_.:/"), each.tools)
             if tool in each.tools:
                 return ToolId(server, tool)
-    having = [server for server, each in catalog.servers.items() if text in each.tools]
-    return ToolId(having[0], text) if len(having) == 1 else None
+    having = (server for server, each in catalog.servers.items() if text in each.tools)
+    return next((ToolId(server, text) for server in having), None)
 
 
 def alike(one: str, other: str) -> bool:

@@ -363,7 +363,7 @@
   /** JSON text of the arguments, or a sentence that says what is wrong with them (in an object). */
   function argsText(args, label) {
     try {
-      if (!plain(args)) return { wrong: label + ' must be a plain object such as {key: value}, not ' + kindOf(args) };
+      if (!plain(args)) return { wrong: label + ' must be a plain object such as {key: value}, not ' + kindOf(args) + (typeof args === 'string' && args[0] === '{' ? ': leave out JSON.stringify' : '') };
       return toText(args, label, true);
     } catch (error) {
       return { wrong: error instanceof Unwritable ? passed(error.message) : reading + ' could not be read: ' + told(error).message };
@@ -503,7 +503,7 @@
     const json = args[0] === undefined ? '{}' : argsText(args[0], 'args');
     const site = here();
     const promise = new P((resolve, reject) => {
-      if (typeof json !== 'string') { reject(new ToolError({ code: 'INVALID_ARGS', message: call + ': ' + json.wrong, retryable: false }, server, tool)); return; }
+      if (typeof json !== 'string') { reject(new ToolError({ code: 'INVALID_ARGS', message: call + ': ' + json.wrong + '. await describe_tool(' + quote(server + ':' + tool) + ') shows its parameters', retryable: false }, server, tool)); return; }
       const id = ++number;
       waiting[id] = { __proto__: null, resolve, reject, server, tool, site };
       inFlight++;
