@@ -113,7 +113,8 @@ class Trust:
         if seen.tools or says or seen.state == "ready":
             self._baseline.accept(seen, fit, says, by)
         await self._release(entry)  # it connects from here on, to what is on record by now
-        found = await self._done("approved", name, fit, by, stale)
+        count = sum(map(len, besides.values())) if tools is None else 0
+        found = await self._done("approved", name, fit, by, stale, count)
         record = self._baseline.record(name)
         if seen.error and record is not None and not record.listed:
             found["note"] = (
@@ -206,6 +207,7 @@ class Trust:
         tools: Sequence[Tool],
         by: str,
         stale: Sequence[str] = (),
+        besides: int = 0,
     ) -> Json:
         fleet = self._daemon.fleet
         fleet.reconsider()
@@ -220,6 +222,7 @@ class Trust:
             detail={
                 "tools": [text(tool, 256) for tool in listed[:MOST_NAMES]],
                 "count": len(listed),
+                "prompts_and_resources": besides,
             },
         )
         await self._flush()
@@ -228,6 +231,7 @@ class Trust:
             "name": name,
             "state": seen.state,
             "approved": listed if verb == "approved" else [],
+            "prompts_and_resources": besides,
             "waiting": [one for one, held in seen.held.items() if held.why != "blocked"],
             "blocked": self._blocked(name),
             "changed_since_inspected": list(stale),

@@ -143,7 +143,7 @@ def about(server: dict[str, Any]) -> Finding:
         return Finding(f"server {name} is blocked")
     if server.get("waiting"):
         return Finding(
-            f"server {name} has {server['waiting']} tools that wait for approval",
+            f"server {name} has {server['waiting']} tools and prompts that wait for approval",
             command("inspect", name),
         )
     if state == "ready" and (said := (server.get("login") or {}).get("error")):

@@ -94,6 +94,8 @@ def tell(sentence: str, found: Json) -> None:
     click.echo(f"{sentence}; it is {found['state']}")
     if note := found.get("note"):
         click.echo(f"  {note}")
+    if count := found["prompts_and_resources"]:
+        click.echo(f"  approved: {count} prompts and resources")
     for title, key in (
         ("approved", "approved"),
         ("waiting", "waiting"),

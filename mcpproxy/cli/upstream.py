@@ -44,7 +44,7 @@ def list_servers(output: str, config: str | None) -> None:
 def why(server: dict[str, Any]) -> str:
     """Why a server isn't wholly there, and the command that goes on from it."""
     if count := server.get("waiting"):
-        return f"{count} of its tools wait for approval: {look_at(server['name'])}"
+        return f"{count} of its tools and prompts wait for approval: {look_at(server['name'])}"
     return server.get("error") or ""
 
 

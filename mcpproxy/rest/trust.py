@@ -67,6 +67,7 @@ DECIDED = {
     "name": "time",
     "state": "ready",
     "approved": ["convert_time"],
+    "prompts_and_resources": 1,
     "waiting": [],
     "blocked": [],
     "changed_since_inspected": [],
