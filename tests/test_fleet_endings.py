@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from running import STUBS, home
+from running import STUBS, WAIT, home
 from upstreams import ERAS, alive, fleet_of, open_stubs, pid, refused, stub, until
 
 from mcpproxy.upstream import link, stdio
@@ -155,4 +155,5 @@ async def test_a_child_and_its_own_die_with_a_daemon_that_is_killed(tmp_path):
         pids = [int(each.read_text(encoding="ascii")) for each in (starts, heir)]
         assert all(map(alive, pids))
         daemon.process.kill()
+        daemon.process.wait(WAIT)
         await until(lambda: not any(map(alive, pids)))
