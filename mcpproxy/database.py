@@ -26,6 +26,7 @@ class Database:
         self.path = path
         self._schema = schema
         self._synchronous = synchronous
+        self._log = f"{path}-wal"
         self._turn = threading.Lock()
         self._made: sqlite3.Connection | None = None
 
@@ -36,8 +37,9 @@ class Database:
 
     @property
     def signature(self) -> object:
-        """Another one after each change, whoever made it; some others besides."""
-        return signature(self.path), signature(self.path.with_name(f"{self.path.name}-wal"))
+        """Another one after each change, whoever made it; at times without one."""
+        found = signature(self._log)  # as long as there is one, all changes are written to it
+        return signature(self.path) if isinstance(found, int) else found
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

@@ -92,7 +92,7 @@ def server_log(logs: Path, name: str) -> Path:
     return logs / f"{safe}.log"
 
 
-def signature(path: Path) -> object:
+def signature(path: Path | str) -> object:
     """What changes with a file, however it is written."""
     try:
         found = os.stat(path)
