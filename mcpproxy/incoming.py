@@ -39,6 +39,7 @@ NO_SESSION = (
     "2026-07-28 has no sessions and wants the header MCP-Protocol-Version"
 )
 SESSION_GONE = "there is no such session, or not any more: send initialize to begin another"
+ID_TAKEN = "a request with this id is under way in this session; give each an id of its own"
 NOT_JSON = "send JSON, with Content-Type: application/json"
 NOT_ACCEPTABLE = "the client must accept both application/json and text/event-stream"
 NO_STREAM = "the client must accept text/event-stream"
@@ -65,6 +66,8 @@ class Incoming:
     def __init__(self, app: ASGIApp, largest_body: int) -> None:
         self._app = app
         self._largest = largest_body
+        self._under_way: set[tuple[bytes, str]] = set()
+        """Sessions and ids of requests; the SDK doesn't tell 1 from "1"."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.lower(): value for name, value in scope["headers"]}
@@ -83,25 +86,40 @@ class Incoming:
         except Turned as found:
             await respond(send, found.status, json.dumps(found.said).encode(), found.headers)
             return
+        session = headers.get(SESSION, b"")
         if isinstance(message, list):
-            await self._batch(scope, message, receive, explained)
+            await self._batch(session, scope, message, receive, explained)
         else:
-            scope, body = readable(scope, message, body)
-            await self._app(scope, given(body, receive), explained)
+            await self._one(session, scope, message, body, receive, explained)
+
+    async def _one(
+        self, session: bytes, scope: Scope, message: Json, body: bytes, receive: Receive, send: Send
+    ) -> None:
+        """Pass one message on, unless a request with its id is under way: the SDK would mix them up."""
+        scope, body = readable(scope, message, body)
+        if not session or "method" not in message or "id" not in message:
+            await self._app(scope, given(body, receive), send)
+            return
+        key = session, str(message["id"])
+        if key in self._under_way:
+            said = jsonrpc.error(INVALID_REQUEST, ID_TAKEN, message["id"])
+            await respond(send, 400, json.dumps(said).encode())
+            return
+        self._under_way.add(key)
+        try:
+            await self._app(scope, given(body, receive), send)
+        finally:
+            self._under_way.discard(key)
 
     async def _batch(
-        self, scope: Scope, messages: list[Json], receive: Receive, send: Send
+        self, session: bytes, scope: Scope, messages: list[Json], receive: Receive, send: Send
     ) -> None:
         """One stream, with the answer to each request as it is ready."""
         stream = Joined(send)
-
-        async def one(message: Json) -> None:
-            inner, body = readable(scope, message, json.dumps(message).encode())
-            await self._app(inner, given(body, receive), stream.part())
-
         async with anyio.create_task_group() as tasks:
             for message in messages:
-                tasks.start_soon(one, message)
+                body = json.dumps(message).encode()
+                tasks.start_soon(self._one, session, scope, message, body, receive, stream.part())
         await stream.end()
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
+import anyio
 import pytest
 from asgi import ask
 from fakes import FakeDaemon, catalog
@@ -153,6 +155,21 @@ async def test_a_batch_is_answered_with_one_stream_where_the_revision_has_batche
     assert (await desk.ask("POST", [told, told], **session)).status == 202
     gone = await desk.ask("POST", [message("ping")], **session | {"Mcp-Session-Id": "no-such"})
     assert (gone.status, gone.body["error"]["code"]) == (404, -32600)
+
+
+async def test_of_two_requests_with_one_id_the_second_is_refused_while_the_first_is_under_way(desk):
+    session = await desk.begin()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(desk.ask, "POST", call({"code": "wait"}, 7), **session))
+        await desk.daemon.started.wait()
+        for id in (7, "7"):
+            answer = await desk.ask("POST", call({"code": "1"}, id), **session)
+            assert (answer.status, answer.body["id"]) == (400, id)
+        assert events(await desk.ask("POST", call({"code": "1"}, 8), **session))
+        tasks.cancel_scope.cancel()
+    batched = await desk.begin("2025-03-26")
+    (first, second) = events(await desk.ask("POST", [message("ping"), message("ping")], **batched))
+    assert {"result" in first, "result" in second} == {True, False}
 
 
 async def test_lone_surrogates_arrive_over_http(desk):
