@@ -15,6 +15,9 @@ from pathlib import Path
 
 import anyio
 
+KILLED_SECONDS = 5.0
+"""In which a process is gone that was killed."""
+
 
 class Process:
     """Made by `spawn`. Whoever has it sees to its end."""
@@ -47,6 +50,19 @@ class Process:
     def kill(self) -> None:
         """End it, if it runs."""
         self._popen.kill()
+
+    async def end(self, patience: float = 0.0) -> None:
+        """Return once it has ended; it is killed when that takes more than `patience` seconds.
+
+        No cancellation cuts this short, or a process would be left behind. One that the kernel can't
+        end, since it waits for a device that is gone, is given up.
+        """
+        with anyio.CancelScope(shield=True):
+            for seconds in (patience, KILLED_SECONDS):
+                with anyio.move_on_after(seconds):
+                    await self.wait()
+                    return
+                self.kill()
 
 
 def descriptor(pid: int) -> int | None:

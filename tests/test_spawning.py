@@ -61,3 +61,13 @@ async def test_it_has_a_session_of_its_own_and_no_descriptor_but_those_it_is_giv
 async def test_a_program_that_is_not_there_is_an_error_at_once():
     with pytest.raises(FileNotFoundError, match="no-such-program"):
         spawn(["/no-such-program"], env={})
+
+
+async def test_an_end_is_seen_to_though_who_asks_is_cancelled():
+    process = spawn([*SHELL, "read word"], env={}, stdin=subprocess.PIPE)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await process.end(0.01)
+    assert process.returncode == -signal.SIGKILL
+    process.stdin.close()
+    await process.end(60)

@@ -299,12 +299,7 @@ class Pool:
                 self._control = self.fork_server = None
                 self._forget()
                 ours.close()  # tells it to kill its children and end
-                # Shielded: a cancelled daemon must still not leave a process behind.
-                with anyio.CancelScope(shield=True):
-                    with anyio.move_on_after(2):
-                        await process.wait()
-                    process.kill()
-                    await process.wait()
+                await process.end(2.0)
 
     async def _follow(self, control: socket.socket) -> None:
         """Note what the fork server tells, until it ends."""

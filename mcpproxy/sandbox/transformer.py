@@ -91,15 +91,12 @@ class Transformer:
             )
 
     async def _stop(self) -> None:
-        # Shielded: a cancelled request must still not leave a process behind.
-        with anyio.CancelScope(shield=True):
-            line, self._line = self._line, None
-            process, self._process = self._process, None
-            if line is not None:
-                line.close()
-            if process is not None:
-                process.kill()
-                await process.wait()
+        line, self._line = self._line, None
+        process, self._process = self._process, None
+        if line is not None:
+            line.close()
+        if process is not None:
+            await process.end()
 
 
 @asynccontextmanager

@@ -11,8 +11,6 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
-import anyio
-
 from mcpproxy.spawning import spawn
 
 SCRIPT = """
@@ -67,8 +65,4 @@ async def open_warden() -> AsyncIterator[Warden]:
         yield Warden(ours)
     finally:
         os.close(ours)
-        with anyio.CancelScope(shield=True):
-            with anyio.move_on_after(PATIENCE):
-                await process.wait()
-            process.kill()
-            await process.wait()
+        await process.end(PATIENCE)
