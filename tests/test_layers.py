@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -110,6 +111,14 @@ def place(module: str) -> int:
     return next(n for n, layer in enumerate(LAYERS) if module in layer)
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Those below a node; expressions, of which there are many more, have none in them."""
+    for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for each in getattr(node, part, ()):
+            yield each
+            yield from statements(each)
+
+
 @cache
 def imports() -> dict[str, set[str]]:
     """Each file, as "upstream.link", and the files of ours that it imports, lazy imports included."""
@@ -121,7 +130,7 @@ def imports() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, file in names.items():
         found[name] = set()
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in statements(ast.parse(file.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.ImportFrom) or not f"{node.module}.".startswith(
                 "mcpproxy."
             ):
