@@ -269,6 +269,7 @@ BAD_SERVERS = [
     ({"name": "bad", "protocol": "stdio", "url": "http://x"}, "no command"),
     ({"name": "bad", "protocol": "http", "command": "x"}, "no url"),
     ({"name": "bad", "protocol": "smoke", "command": "x"}, "mcpServers[1].protocol"),
+    ({"name": "bad", "type": "smoke", "command": "x"}, "mcpServers[1].type"),
     ({"name": "bad:er", "command": "x"}, "':'"),
     ({"name": "bad", "command": ["x"]}, "mcpServers[1].command"),
     ({"name": "bad", "command": "x", "args": "-v"}, "mcpServers[1].args"),

@@ -97,9 +97,8 @@ def servers(found: object, errors: dict[str, str], warnings: list[str]) -> Itera
 
 def checked_server(entry: Mapping[str, Any], warnings: list[str], path: str = "") -> ServerSettings:
     """The settings of one entry. Raises `SettingsError` that names the field below `path`."""
-    if entry.get("type") and "protocol" not in entry:  # as other clients call it
-        entry = {**entry, "protocol": entry["type"]}
-        del entry["type"]
+    if not entry.get("type", True):  # some leave it empty
+        entry = {key: value for key, value in entry.items() if key != "type"}
     server = checked(ServerSettings, entry, path, warnings)
     for name, fault in _unusable(server):
         where = ".".join(filter(None, (path, name)))

@@ -7,6 +7,7 @@ import re
 from typing import Annotated, Literal
 
 from pydantic import (
+    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -104,7 +105,8 @@ class ServerSettings(Concurrency):
     name: str = Field(min_length=1, max_length=128)
     """Unique, without ":"; the first half of `server:tool`."""
     protocol: Literal["stdio", "http", "streamable-http", "sse", "auto", "toolpack", "openapi"] = (
-        "auto"
+        # Other clients call it `type`.
+        Field("auto", validation_alias=AliasChoices("protocol", "type"))
     )
     """How to reach it. `auto`: stdio with a command; with a URL, streamable HTTP, then SSE. `toolpack`: tools from files; `openapi`: from the document of an API."""
     url: str | None = None
