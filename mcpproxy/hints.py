@@ -68,6 +68,11 @@ ABSENT = {
         TOOLS,
     ),
     "exit": VALUE,
+    "len": "this is JavaScript: use .length",
+    "str": "this is JavaScript: use String(x)",
+    "int": "this is JavaScript: use Number(x) or Math.trunc(x)",
+    "range": "this is JavaScript: write for (let i = 0; i < n; i++)",
+    **dict.fromkeys(("nil", "NULL"), "this is JavaScript: write null"),
     "list_servers": DISCOVERY,
     "list_tools": DISCOVERY,
     "get_functions": 'await describe_tool("server:tool") describes a tool',
@@ -137,6 +142,11 @@ ACCESSOR = re.compile(r"[{;}\n]\s?[ \t]*(?:static\s+)?accessor\s+[\w$#]")
 LOOKED_AT = 2**16
 """Characters of a source that are searched: the daemon does this on its event loop."""
 
+DATA = (
+    "await tools.<server>.<tool>({...}) gives the tool's data itself, already parsed: use it as it is. What "
+    "call_tool gives has its content under .result"
+)
+UNWRAPPED = (".result", ".structuredContent", ".content", ".data")
 WRONG_USE = [
     (re.compile(r"^TypeError: tools(?:\.[\w$]+|\[[^\]]*\])? is not a function"), TOOLS),
     (re.compile(r"^TypeError: tools is not iterable"), f"tools is no array: {DISCOVERY}"),
@@ -150,8 +160,7 @@ WRONG_USE = [
     ),
     (
         re.compile(r"\.(?:content|structuredContent) is undefined\)"),
-        "await tools.<server>.<tool>({...}) gives the tool's data itself, already parsed: use it as it is. What "
-        "call_tool gives has its content under .result",
+        DATA,
     ),
     (
         re.compile(r"^SyntaxError: unexpected token: 'object'"),
@@ -177,6 +186,12 @@ def advice(code: str, message: str, source: str, catalog: Catalog) -> str | None
     if UNDEFINED in message and (main := MAIN.search(source)) is not None:
         if len(re.findall(rf"\b{main[1]}\s*\(", source)) <= source.count(f"function {main[1]}"):
             return f"{main[1]} is never called: end with return {main[1]}()"
+    if (
+        UNDEFINED in message
+        and "await tools" in source
+        and source.rstrip("; \n").endswith(UNWRAPPED)
+    ):
+        return DATA
     for pattern, remedy in WRONG_USE:
         if pattern.search(message):
             return remedy
@@ -222,6 +237,8 @@ def _syntax(message: str, source: str) -> str | None:
         return f"This looks like {guess}, not JavaScript: {EXPECTED}"
     if MODULE.search(message):
         return EXPORTED if EXPORT.search(source) else IMPORTED
+    if (word := re.search(r"token '(and|or)'", message)) is not None:
+        return f"This is JavaScript: write {'&&' if word[1] == 'and' else '||'}"
     if QUOTES.search(message):
         return "Those are typographic quotes: write ' or \""
     if AROUND_FENCE.search(source):

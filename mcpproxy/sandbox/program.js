@@ -13,6 +13,8 @@
   const naming = (Parser) => class extends Parser {
     get allowUsing() { return true; }
     unexpected(at = this.start) {
+      const [waiting] = /(?<![\w$.])await\s+$/.exec(this.input.slice(Math.max(0, at - 50), at)) ?? [];
+      if (waiting && !this.inAsync && /[\w$'"`([{]/.test(this.input[at])) this.raise(at - waiting.length, 'await is only valid in an async function: write async in front of the function around it');
       const [found] = /^(?:[\p{L}\p{N}_$]+|\S)?/u.exec(this.input.slice(at, at + 50));
       this.raise(at, found ? `Unexpected token ${found === "'" ? '"\'"' : `'${found}'`}` : 'Unexpected end of input');
     }
