@@ -18,6 +18,8 @@ UNSUPPORTED_PROTOCOL_VERSION = -32022
 
 WITH_BATCHES = ("2024-11-05", "2025-03-26")
 """The revisions of MCP that have batches."""
+MOST = 100
+"""Messages of a batch."""
 NO_BATCHES = "batches are of MCP up to 2025-03-26; send each message by itself"
 
 
@@ -75,9 +77,9 @@ def has_batches(revision: object) -> bool:
 
 
 def elements(batch: list[Any]) -> list[Json]:
-    """The messages of a batch. Raises `Malformed` for an empty one and for one that begins a session."""
-    if not batch:
-        raise Malformed(INVALID_REQUEST, "a batch has at least one message in it")
+    """The messages of a batch. Raises `Malformed` for one that is empty, too long, or begins a session."""
+    if not 1 <= len(batch) <= MOST:
+        raise Malformed(INVALID_REQUEST, f"a batch has from 1 to {MOST} messages, not {len(batch)}")
     for message in batch:
         check(message)
         if message.get("method") == "initialize":

@@ -219,6 +219,21 @@ def test_a_command_with_closed_streams_has_them_lead_nowhere(closed):
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--config", "x" * 5000], "too long"),
+        (["--tool", "\udcff"], "not UTF-8"),
+    ],
+)
+def test_an_argument_that_can_not_be_used_is_one_line(alone, words, said, monkeypatch):
+    monkeypatch.setattr(local, "find", lambda config: local.Running("a test"))
+    here = ["--config", str(alone.config)]
+    done = CliRunner().invoke(main, ["activity", "list", *here, *words])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr and done.stderr.count("\n") == 1
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
 def test_a_disk_that_is_full_is_one_line(tmp_path):
     (tmp_path / "c.json").write_text("{}", encoding="utf-8")

@@ -88,7 +88,9 @@ def test_an_error_has_the_id_of_its_request_where_there_is_one():
     assert refused.value.id == "a"
 
 
-@pytest.mark.parametrize("odd", ["[]", "[7]", '[{"jsonrpc":"2.0","id":1,"method":"initialize"}]'])
+@pytest.mark.parametrize(
+    "odd", ["[]", "[7]", f"[{'7,' * 100}7]", '[{"jsonrpc":"2.0","id":1,"method":"initialize"}]']
+)
 def test_a_batch_is_of_messages_that_may_come_together(odd):
     with pytest.raises(Malformed):
         parse(odd.encode(), batches=True)

@@ -30,12 +30,16 @@ def refuse(message: str, status: int = NOT_RUN) -> NoReturn:
 
 
 class Commands(click.Group):
-    """All commands. Where what they say can't be written, as on a full disk, that is one line."""
+    """All commands. What goes wrong with an argument, or with a full disk, is one line."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         try:
             return super().main(*args, **options)
+        except UnicodeEncodeError:
+            refuse("an argument is not UTF-8")
         except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                refuse(f"the name of a file is too long: {str(error.filename)[:80]}…")
             if error.errno not in FULL:
                 raise
             os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # for what is still to be written
