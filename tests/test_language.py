@@ -422,7 +422,7 @@ def test_what_is_looked_for_in_a_source_takes_time_in_proportion_to_it():
     shapes = ["a\n{}a b", "```\n{}", "def f({}", "{}", "function main{}"]
     began = time.process_time()
     for shape, filling in product(shapes, ["\n", " ", "`", "{ ", ")", "=<a ", "using ", "- a\n"]):
-        source = shape.format(filling * (2**18 // len(filling)))
+        source = shape.format(filling * (2**17 // len(filling)))
         plain(unfenced(source))
         for code, message in [
             ("SYNTAX_ERROR", "SyntaxError: Unexpected token ':'"),
