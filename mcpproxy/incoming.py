@@ -39,6 +39,8 @@ NO_SESSION = (
     "2026-07-28 has no sessions and wants the header MCP-Protocol-Version"
 )
 SESSION_GONE = "there is no such session, or not any more: send initialize to begin another"
+DONE_SECONDS = 1.0
+"""From the answer to a request until all that belongs to it is gone."""
 ID_TAKEN = "a request with this id is under way in this session; give each an id of its own"
 NOT_JSON = "send JSON, with Content-Type: application/json"
 NOT_ACCEPTABLE = "the client must accept both application/json and text/event-stream"
@@ -66,8 +68,8 @@ class Incoming:
     def __init__(self, app: ASGIApp, largest_body: int) -> None:
         self._app = app
         self._largest = largest_body
-        self._under_way: set[tuple[bytes, str]] = set()
-        """Sessions and ids of requests; the SDK doesn't tell 1 from "1"."""
+        self._under_way: dict[tuple[bytes, str, str], anyio.Event] = {}
+        """When requests are over, by session, caller and id; the SDK doesn't tell 1 from "1"."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.lower(): value for name, value in scope["headers"]}
@@ -100,16 +102,21 @@ class Incoming:
         if not session or "method" not in message or "id" not in message:
             await self._app(scope, given(body, receive), send)
             return
-        key = session, str(message["id"])
-        if key in self._under_way:
-            said = jsonrpc.error(INVALID_REQUEST, ID_TAKEN, message["id"])
-            await respond(send, 400, json.dumps(said).encode())
-            return
-        self._under_way.add(key)
+        key = session, scope["state"]["caller"].name, str(message["id"])
+        while (before := self._under_way.get(key)) is not None:
+            # A client may have the answer a moment before we are done with it.
+            with anyio.move_on_after(DONE_SECONDS) as patience:
+                await before.wait()
+            if patience.cancelled_caught:
+                said = jsonrpc.error(INVALID_REQUEST, ID_TAKEN, message["id"])
+                await respond(send, 400, json.dumps(said).encode())
+                return
+        over = self._under_way[key] = anyio.Event()
         try:
             await self._app(scope, given(body, receive), send)
         finally:
-            self._under_way.discard(key)
+            del self._under_way[key]
+            over.set()
 
     async def _batch(
         self, session: bytes, scope: Scope, messages: list[Json], receive: Receive, send: Send
