@@ -241,7 +241,7 @@ def _syntax(message: str, source: str) -> str | None:
         return f"This is JavaScript: write {'&&' if word[1] == 'and' else '||'}"
     if QUOTES.search(message):
         return "Those are typographic quotes: write ' or \""
-    if AROUND_FENCE.search(source):
+    if AROUND_FENCE.search(source) and unfenced(source) == source:
         return ALONE
     if source.lstrip().startswith("#"):
         return "# begins no comment in JavaScript: write //"

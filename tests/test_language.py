@@ -437,6 +437,7 @@ async def test_a_fence_says_what_language_it_is_in(world):
     assert await world.value("```ts\nconst a: number = 1;\nreturn a\n```") == 1
     error = await world.error("```ts\nconst a: number = 1;\n```", language="javascript")
     assert error["code"] == "SYNTAX_ERROR"
+    assert "code alone" not in error["message"]
 
 
 @pytest.mark.req("REQ-TYPED-11")
