@@ -427,7 +427,7 @@ def test_a_token_s_ceilings_clamp_what_a_request_asks_for(doors):
         reply = doors.run(caller, code, options=options)
         assert reply["value"] == "MAX_TOOL_CALLS_EXCEEDED"
         assert bool(reply.get("warnings")) is bool(options)
-    reply = doors.run(caller, "for (;;) {}", options={"timeout_ms": 600_000})
+    reply = doors.run(caller, "await sleep(60_000)", options={"timeout_ms": 600_000})
     assert reply["error"]["message"].startswith("JavaScript execution timed out after 300 ms")
 
 

@@ -336,7 +336,7 @@ async def test_a_replaced_script_counts_at_once(surfaces):
         (["--code=({sum: input.a + input.b})", '--input={"a":5,"b":10}'], 0, '"sum": 15'),
         (["--code=var r = call_tool('github','get_user',{username:input.user}); r", '--input={"user":"octocat"}'], 0, '"Octocat"'),
         (["--code=throw new Error('Test error')"], 1, '"message": "Error: Test error"'),
-        (["--code=while(true){}", "--timeout=300"], 1, '"code": "TIMEOUT"'),
+        (["--code=while(true){}", "--timeout=50"], 1, '"code": "TIMEOUT"'),
         (["--code=1", "--timeout=60000", "--max-tool-calls=10", "--allowed-servers=github,gitlab", "--log-level=debug"], 0, '"value": 1'),
         (["--file=script.js"], 0, '"Torvalds"'),
         (["--script=double", "--input-file=params.json"], 0, '"result": 42'),
