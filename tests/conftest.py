@@ -9,6 +9,8 @@ import pytest
 import warm
 from hypothesis import settings
 
+pytest_plugins = ["parallel"]
+
 # Nobody's keyring is touched, whatever this machine has: not here, not in daemons that tests start.
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
 
@@ -25,8 +27,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if getattr(config.option, "numprocesses", None):
-        warm.address()  # one for all workers, ready when they have collected
+    if config.option.processes:
+        warm.address()  # one for all of them, ready when all is collected
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,12 +45,6 @@ LONG = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {name: n for n, name in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(LONG)))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are cores: tests of processes wait as much as they work."""
-    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 4
 
 
 @pytest.fixture(scope="session")
