@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 
 import pytest
@@ -45,6 +46,15 @@ LONG = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rank = {name: n for n, name in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(LONG)))
+
+
+@pytest.fixture(autouse=True)
+def log_level():
+    """What a test sets is its own: later ones look at what is logged."""
+    ours = logging.getLogger("mcpproxy")
+    before = ours.level
+    yield
+    ours.setLevel(before)
 
 
 @pytest.fixture(scope="session")
