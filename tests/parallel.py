@@ -49,7 +49,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 def share(session: pytest.Session, files: list[list[pytest.Item]], count: int) -> None:
     """Give each process the next file until all have been run."""
-    left = iter(files)
+    left, never = iter(files), {item.nodeid for item in session.items}
     workers: list[Worker] = []
     try:
         for _ in range(count):
@@ -68,6 +68,7 @@ def share(session: pytest.Session, files: list[list[pytest.Item]], count: int) -
                     worker.give([] if session.shouldfail or session.shouldstop else next(left, []))
                 else:
                     worker.show(session, *told)
+                    never.discard(told[1])
             if session.shouldstop:
                 raise session.Interrupted(session.shouldstop)
     finally:
@@ -76,6 +77,7 @@ def share(session: pytest.Session, files: list[list[pytest.Item]], count: int) -
             os.waitpid(worker.pid, 0)
     if session.shouldfail:
         raise session.Failed(session.shouldfail)
+    assert not never, f"never run: {sorted(never)}"
 
 
 class Worker:
