@@ -146,6 +146,11 @@ DATA = (
     "await tools.<server>.<tool>({...}) gives the tool's data itself, already parsed: use it as it is. What "
     "call_tool gives has its content under .result"
 )
+CHECKED = re.compile(r"![\w$]+\.ok\b")
+NO_ENVELOPE = (
+    "await tools.<server>.<tool>({...}) gives the tool's data, which has no ok of its own, and throws when the call "
+    "fails: leave the check out"
+)
 UNWRAPPED = (".result", ".structuredContent", ".content", ".data")
 WRONG_USE = [
     (re.compile(r"^TypeError: tools(?:\.[\w$]+|\[[^\]]*\])? is not a function"), TOOLS),
@@ -192,6 +197,9 @@ def advice(code: str, message: str, source: str, catalog: Catalog) -> str | None
         and source.rstrip("; \n").endswith(UNWRAPPED)
     ):
         return DATA
+    said_nothing = message == "Error" or "undefined" in message
+    if said_nothing and "await tools" in source and CHECKED.search(source):
+        return NO_ENVELOPE
     for pattern, remedy in WRONG_USE:
         if pattern.search(message):
             return remedy

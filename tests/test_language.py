@@ -391,6 +391,8 @@ HINTS = [
     ("const r = await tools.stub.echo({a: 1}); return r.result;\n", "already parsed"),
     ("const a = 1 and 2; a", "write &&"),
     ("len([1])", "use .length"),
+    ("const r = await tools.stub.echo({}); if (!r.ok) throw new Error(r.error); return r", "leave the check out"),
+    ("const r = await tools.stub.echo({}); if (!r.ok) return r.error; return r", "leave the check out"),
     ("await mcp.stub.add({})", "await tools.stub.add({a: 1, b: 1})"),
     ("await codemode.my_server_add({})", 'await tools["my-server"].add({a: 1, b: 1})'),
     ("await tools.add({a: 1})", "write await tools.stub.add({...})"),
