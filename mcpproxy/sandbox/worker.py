@@ -155,7 +155,8 @@ class Run:
             return
         frame = json.loads(text)
         stack = frame["stack"]
-        if frame["message"] in WITHOUT_MEMORY and peak_bytes() - self._peak > limit // 2:
+        used_up = frame["message"] in WITHOUT_MEMORY or (frame["message"], stack) == WITHOUT_WORDS
+        if used_up and peak_bytes() - self._peak > limit // 2:
             frame["kind"] = "memory"
         if frame["kind"] == "syntax" and not self._at_compiling(frame):
             frame["kind"] = "error"  # it compiled: the script threw this one
@@ -209,6 +210,8 @@ PREVIEW_BYTES = 2048
 
 WITHOUT_MEMORY = ("Uncaught null", "SyntaxError: out of memory")
 """What the engine throws without memory for its own error object, and for a regular expression."""
+WITHOUT_WORDS = ("SyntaxError", "")
+"""The message and stack of the latter without memory for its message."""
 
 
 def peak_bytes() -> int:
