@@ -144,7 +144,7 @@ def _added(text: str, plain: str, within: Container, key: str | int, value: Any)
     starts = [within.opening + 1, *(part.comma or part.end for part in within.parts)]
     ends = [*(part.start for part in within.parts), within.closing]
     lines = last is None or any("\n" in text[a:b] for a, b in zip(starts, ends, strict=True))
-    outer = _indent(text, within.opening) or ""
+    outer = _margin(text, within.opening)
     indent = outer + _unit(text)
     if last is not None and (found := _indent(text, last.start)) is not None:
         indent = found
@@ -209,6 +209,12 @@ def _indent(text: str, position: int) -> str | None:
     """The blanks at the start of a line, if nothing else comes before the position."""
     line = text[text.rfind("\n", 0, position) + 1 : position].removeprefix("\ufeff")
     return line if not line.strip(BLANKS) else None
+
+
+def _margin(text: str, position: int) -> str:
+    """The blanks at the start of the line of a position."""
+    line = text[text.rfind("\n", 0, position) + 1 : position].removeprefix("\ufeff")
+    return line[: len(line) - len(line.lstrip(BLANKS))]
 
 
 def _unit(text: str) -> str:

@@ -159,6 +159,7 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
         return
     faults = [fault(each) for each in islice(violations(validator, arguments), 3)]
     if faults:
+        faults += unknown(schema, arguments)
         raise CallError(
             "INVALID_TOOL_ARGS",
             f"{tool.server}:{tool.name}: {'; '.join(faults)}. "
@@ -201,6 +202,17 @@ def violations(validator: Any, value: Any) -> Iterator[Any]:
 def fault(error: Any, root: str = "args") -> str:
     """One violation: the path of the field and what the schema wants there."""
     return f"{root}{spelled(error.instance_path)}: {unmet(error)[:LONGEST_FAULT]}"
+
+
+def unknown(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[str]:
+    """Names of arguments that are none of the parameters, and those that are: one may stand for another."""
+    known = schema.get("properties")
+    if not isinstance(known, Mapping) or schema.get("additionalProperties") not in (None, False):
+        return []
+    odd = next((name for name in arguments if name not in known), None)
+    if odd is None or not known:
+        return []
+    return [f"{brief(odd)} is none of its parameters: {', '.join(map(str, known))[:LONGEST_FAULT]}"]
 
 
 def spelled(path: Iterable[str | int]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 DESCRIPTION = """\
 Run one JavaScript or TypeScript program that calls the tools of all connected MCP servers. Loop, filter, join and call in parallel in code; return only what you need: other data stays out of the conversation.
 
-Find tools first: search_tools, then get_functions for types and a line to copy (in code: await search_tools("query"), await describe_tool("server:tool")).
+Find tools first: search_tools, then get_functions for types and a line to copy (in code: (await search_tools("query")).tools, await describe_tool("server:tool")).
 
 Call tools:
 - const issue = await tools.github.get_issue({issue_number: 1}): gives the tool's data, throws ToolError {code, message}. Promise.all runs calls in parallel. Odd names in brackets: tools["my-server"]["list.items"]({}).

@@ -115,6 +115,11 @@ REFUSED = [
     ("call_tool('stub', 'ecko', {})", "TOOL_NOT_FOUND", "'echo'"),
     ("call_tool('stub', 'add', {a: 'one', b: 2})", "INVALID_TOOL_ARGS", "args.a"),
     ("call_tool('stub', 'add', {a: 1})", "INVALID_TOOL_ARGS", "b"),
+    (
+        "call_tool('stub', 'add', {x: 1, b: 2})",
+        "INVALID_TOOL_ARGS",
+        '"x" is none of its parameters: a, b',
+    ),
     ("call_tool('stub', 'fail', {})", "TOOL_ERROR", "it failed"),
     ("call_tool('stub', 'rpc_error', {})", "UPSTREAM_ERROR", "says no"),
     ("call_tool('constructor', 'x', {})", "SERVER_NOT_FOUND", "constructor"),

@@ -490,6 +490,13 @@ def test_help_is_help(words):
     assert done.stderr == ""
 
 
+def test_no_sentence_about_a_command_is_cut():
+    groups = {words[:-1] for words, _ in commands()}
+    for words in groups:
+        said = " ".join(CliRunner().invoke(main, [*words, "--help"]).stdout.split())
+        assert "..." not in said.partition("Commands:")[2], words
+
+
 def commands(group=main, words=()):
     """Each command with the words that lead to it."""
     for name, each in group.commands.items():

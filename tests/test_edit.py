@@ -55,6 +55,8 @@ def test_an_element_is_added_at_the_end():
 def test_an_empty_container_gets_lines():
     assert put('{"a": []}', ("a", 0), {"b": 1}) == '{"a": [\n  {\n    "b": 1\n  }\n]}'
     assert put("{}", ("a",), 1) == '{\n  "a": 1\n}'
+    found = put('{\n  "a": []\n}', ("a", 0), {"b": 1})
+    assert found == '{\n  "a": [\n    {\n      "b": 1\n    }\n  ]\n}'
     assert put("{ // c\n}", ("a",), 1) == '{ // c\n  "a": 1\n}'
 
 

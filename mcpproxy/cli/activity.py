@@ -15,7 +15,7 @@ import click
 
 from mcpproxy.cli.asking import ask
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.telling import refuse, show_exactly, show_json, show_table, visible
+from mcpproxy.cli.telling import Commands, refuse, show_exactly, show_json, show_table, visible
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -51,7 +51,7 @@ def conditions(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.group()
+@click.group(cls=Commands)
 def activity() -> None:
     """Show what was run and called, by whom, and how it went."""
 

@@ -12,7 +12,7 @@ import click
 
 from mcpproxy.cli.asking import SECONDS, Failure, data
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.telling import FAILED, INTERRUPTED, refuse, show_json, show_table
+from mcpproxy.cli.telling import FAILED, INTERRUPTED, Commands, refuse, show_json, show_table
 from mcpproxy.cli.upstream import path_of
 
 LOGINS = "/api/v1/logins"
@@ -23,7 +23,7 @@ NEEDED = 1
 Ask = Callable[..., Any]
 
 
-@click.group()
+@click.group(cls=Commands)
 def auth() -> None:
     """Log in to servers that want it (OAuth), and see or end logins."""
 

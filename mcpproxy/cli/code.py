@@ -12,14 +12,14 @@ import click
 from mcpproxy import jsonc
 from mcpproxy.cli.codecache import cache
 from mcpproxy.cli.options import config_option, json_option, log_level_option
-from mcpproxy.cli.telling import FAILED, INTERRUPTED, refuse, show_json
+from mcpproxy.cli.telling import FAILED, INTERRUPTED, Commands, refuse, show_json
 
 SPARE_SECONDS = 10.0
 MAX_TIMEOUT_MS = 600_000
 TYPESCRIPT = (".ts", ".mts", ".cts")
 
 
-@click.group()
+@click.group(cls=Commands)
 def code() -> None:
     """Run programs against the upstream servers."""
 

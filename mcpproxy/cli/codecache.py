@@ -10,7 +10,15 @@ import click
 
 from mcpproxy.cli.asking import ask
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.telling import refuse, show_exactly, show_json, show_table, visible, visible_lines
+from mcpproxy.cli.telling import (
+    Commands,
+    refuse,
+    show_exactly,
+    show_json,
+    show_table,
+    visible,
+    visible_lines,
+)
 
 if TYPE_CHECKING:
     from mcpproxy.keptcode import KeptCode
@@ -24,7 +32,7 @@ NONE = "no code is kept yet; a program that succeeds is, when it has a --descrip
 id_argument = click.argument("cache_id", metavar="ID")
 
 
-@click.group()
+@click.group(cls=Commands)
 def cache() -> None:
     """Programs that ran well and were given a description, kept to be run again.
 

@@ -9,10 +9,10 @@ import click
 
 from mcpproxy.cli.asking import ask
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.telling import show_json, show_table
+from mcpproxy.cli.telling import Commands, show_json, show_table
 
 
-@click.group("config")
+@click.group("config", cls=Commands)
 def configuration() -> None:
     """Look at the configuration."""
 

@@ -12,7 +12,7 @@ import click
 
 from mcpproxy.cli.asking import ask
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.telling import refuse, show_json, show_table
+from mcpproxy.cli.telling import Commands, refuse, show_json, show_table
 
 if TYPE_CHECKING:
     from mcpproxy.vault import Vault
@@ -21,7 +21,7 @@ SECRETS = "/api/v1/secrets"
 WHERE = {"keyring": "the system's keyring", "file": "a file of yours alone"}
 
 
-@click.group()
+@click.group(cls=Commands)
 def secrets() -> None:
     """Keep secrets that the configuration refers to as ${keyring:NAME}.
 

@@ -30,7 +30,16 @@ def refuse(message: str, status: int = NOT_RUN) -> NoReturn:
 
 
 class Commands(click.Group):
-    """All commands. What goes wrong with an argument, or with a full disk, is one line."""
+    """Commands. What goes wrong with an argument, or with a full disk, is one line."""
+
+    group_class = type
+    """Groups within are of this kind, too."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The whole first sentence of each, over several lines where it is long: click would cut it."""
+        rows = [(name, each.get_short_help_str(limit=1000)) for name, each in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(rows))
 
     def main(self, *args: Any, **options: Any) -> Any:
         try:

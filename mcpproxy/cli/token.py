@@ -10,7 +10,7 @@ import click
 
 from mcpproxy.cli.asking import ask
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.telling import refuse, show_json, show_table
+from mcpproxy.cli.telling import Commands, refuse, show_json, show_table
 
 if TYPE_CHECKING:
     from mcpproxy.tokens import Tokens
@@ -26,7 +26,7 @@ expires_option = click.option(
 NONE = "no tokens yet; make one with: mcpproxy token create NAME --servers A,B"
 
 
-@click.group()
+@click.group(cls=Commands)
 def token() -> None:
     """Make, show and revoke the tokens that agents come with."""
 

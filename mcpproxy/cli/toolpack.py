@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mcpproxy.cli.options import output_option
-from mcpproxy.cli.telling import refuse, show_json
+from mcpproxy.cli.telling import Commands, refuse, show_json
 
 if TYPE_CHECKING:
     from mcpproxy.upstream.toolpack.reading import Pack
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 KINDS = ("python", "cli", "node", "php", "http")
 
 
-@click.group()
+@click.group(cls=Commands)
 def toolpack() -> None:
     """Tools from files: check a directory of them, or begin a new one."""
 

@@ -18,6 +18,7 @@ from mcpproxy.cli.telling import (
     FAILED,
     INTERRUPTED,
     NOT_RUN,
+    Commands,
     refuse,
     show_exactly,
     show_json,
@@ -34,7 +35,7 @@ REACHED = frozenset({500, 502, 504})
 server_option = click.option("--server", metavar="NAME", help="This server's tools only.")
 
 
-@click.group()
+@click.group(cls=Commands)
 def tools() -> None:
     """List, find, show and call the tools of the servers.
 

@@ -91,7 +91,10 @@ def decided(sentence: str, found: Json, output: str) -> None:
 def tell(sentence: str, found: Json) -> None:
     from mcpproxy.suspicion import visible
 
-    click.echo(f"{sentence}; it is {found['state']}")
+    further = ", to see what comes of it: mcpproxy upstream list"
+    click.echo(
+        f"{sentence}; it is {found['state']}{further if found['state'] == 'connecting' else ''}"
+    )
     if note := found.get("note"):
         click.echo(f"  {note}")
     if count := found["prompts_and_resources"]:

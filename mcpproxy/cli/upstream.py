@@ -11,7 +11,7 @@ import click
 
 from mcpproxy.cli.asking import ask
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.telling import FAILED, NO_DAEMON, refuse, show_json, show_table, visible
+from mcpproxy.cli.telling import FAILED, NO_DAEMON, Commands, refuse, show_json, show_table, visible
 
 SERVERS = "/api/v1/servers"
 trusted_option = click.option(
@@ -19,7 +19,7 @@ trusted_option = click.option(
 )  # fmt: skip
 
 
-@click.group()
+@click.group(cls=Commands)
 def upstream() -> None:
     """List, add, remove, switch, inspect, approve and import the servers behind the proxy.
 
@@ -264,3 +264,5 @@ def done(found: Any, sentence: str, output: str) -> None:
     if server := found.get("server"):
         why = f": {server['error']}" if server.get("error") else ""
         click.echo(f"it is {server['state']}{why}")
+        if server["state"] == "connecting":
+            click.echo("to see what comes of it: mcpproxy upstream list")

@@ -190,7 +190,8 @@ def program(settings: ServerSettings, references: References) -> Program:
         found = shutil.which(command, path=env.get("PATH"))
     if not found:
         raise Unreachable(
-            f"its command '{command}' is not installed, or not on the PATH it is given"
+            f"its command '{command}' is not installed, or not on the PATH of the daemon; write the whole path in "
+            "its entry, or start the daemon anew from where the command is found"
         )
     for before, arg in zip(["", *settings.args], settings.args, strict=False):
         if (value := in_option(arg, before)) and not REFERENCE.search(value):
