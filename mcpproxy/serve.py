@@ -141,15 +141,15 @@ WITH_KEY = ' --header "X-API-Key: $(mcpproxy token create NAME --servers A,B)"'
 
 def announce(daemon: Daemon, tcp: socket.socket) -> None:
     """Say where we listen, and what is worth a warning."""
-    address = url(*tcp.getsockname()[:2])
+    host, port = tcp.getsockname()[:2]
     for text in daemon.warnings:
         logger.warning("%s", text)
     logger.info(
         "listening on %s, configuration %s; connect a client with: "
         "claude mcp add --transport http mcpproxy %s/mcp%s",
-        address,
+        url(host, port),
         daemon.places.config,
-        address,
+        url(ANY_ADDRESS.get(host, host), port),
         "" if daemon.settings.anonymous_mcp else WITH_KEY,
     )
     if not daemon.settings.loopback:
@@ -159,7 +159,6 @@ def announce(daemon: Daemon, tcp: socket.socket) -> None:
 
 
 def url(host: str, port: int) -> str:
-    host = ANY_ADDRESS.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

@@ -50,11 +50,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def log_level():
-    """What a test sets is its own: later ones look at what is logged."""
-    ours = logging.getLogger("mcpproxy")
-    before = ours.level
-    yield
-    ours.setLevel(before)
+    """What others set is theirs: commands that ran in this process before leave their level behind."""
+    for name in (None, "mcpproxy"):
+        logging.getLogger(name).setLevel(logging.NOTSET if name else logging.WARNING)
 
 
 @pytest.fixture(scope="session")

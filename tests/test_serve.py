@@ -294,8 +294,11 @@ def test_the_first_line_is_a_command_that_works(caplog, settings, keyed, open_to
         settings=Settings(**settings), warnings=[], places=SimpleNamespace(config="c.json")
     )
     caplog.set_level("INFO", logger="mcpproxy")
-    with tcp_listener("127.0.0.1", 0) as listener:
+    host = daemon.settings.host if open_to_all else "127.0.0.1"
+    with tcp_listener(host, 0) as listener:
         announce(daemon, listener)
+    assert f"listening on http://{host}:" in caplog.text
+    assert "mcpproxy http://127.0.0.1:" in caplog.text
     assert ("--header" in caplog.text) is keyed
     assert ("from the network" in caplog.text) is open_to_all
 
@@ -303,4 +306,3 @@ def test_the_first_line_is_a_command_that_works(caplog, settings, keyed, open_to
 def test_an_ipv6_address_is_written_in_brackets():
     assert url("::1", 80) == "http://[::1]:80"
     assert url("127.0.0.1", 80) == "http://127.0.0.1:80"
-    assert (url("0.0.0.0", 80), url("::", 80)) == ("http://127.0.0.1:80", "http://[::1]:80")
