@@ -320,12 +320,20 @@ def sole(places: Places) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise InTheWay(
-            f"a daemon for this configuration is running already (it holds {lock}); stop it first"
+            f"a daemon for this configuration is running already (it holds {lock}); stop it first{held_by(descriptor)}"
         ) from error
     else:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+def held_by(lock: int) -> str:
+    """How to stop the process that holds a lock, if it has written its number there."""
+    number = os.pread(lock, 32, 0).strip()
+    return f": kill {int(number)}" if number.isdigit() else ""
 
 
 # ── logs ──────────────────────────────────────────────────────────────────────────────────────────

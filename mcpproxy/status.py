@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from mcpproxy import __version__, approvals
@@ -48,8 +49,11 @@ def status(daemon: Daemon, caller: Caller) -> Json:
         }
     return {
         "version": __version__,
+        "pid": os.getpid(),
         "started_at": daemon.started_at.isoformat(timespec="seconds"),
         "config": str(daemon.places.config),
+        "state": str(daemon.places.state),
+        "logs": str(daemon.places.logs),
         "code_execution": {
             "enabled": enabled,
             "running": daemon.pool.busy,

@@ -48,7 +48,9 @@ def examine(config: str | None) -> list[Finding]:
         findings += checkup.port(loaded.settings)
         findings += checkup.journal(loaded.places, loaded.settings)
         return [*findings, Finding("no daemon runs for this configuration", "mcpproxy serve")]
-    findings.append(Finding(f"the daemon answers at {daemon.where}"))
+    findings.append(
+        Finding(f"the daemon answers at {daemon.where}, and its log is in {loaded.places.logs}")
+    )
     return [*findings, *of_daemon(daemon, loaded.places)]
 
 
