@@ -152,6 +152,10 @@ def test_a_wrong_type_is_an_error_that_names_the_path(loaded, document, path):
     assert f"{path}: " in refused(loaded, document)
 
 
+def test_what_stands_for_a_key_where_it_is_shown_is_none(loaded):
+    assert refused(loaded, {"api_key": "(hidden)"}).endswith("write the secret itself")
+
+
 def test_a_wrong_key_is_never_shown(loaded):
     assert "12345" not in refused(loaded, {"api_key": 12345})
 

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from mcpproxy.profiles import by_name
+from mcpproxy.redaction import HIDDEN
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -43,6 +44,15 @@ def seconds(value: object) -> object:
 def spelled(seconds: float) -> str:
     """The same as a text."""
     return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
+
+
+def shown(value: object) -> object:
+    """A secret. Raises `ValueError` for what is shown in the place of one: anybody could know that."""
+    if value == HIDDEN:
+        raise ValueError(
+            f"is {HIDDEN}, which stands for a secret where it is shown; write the secret itself"
+        )
+    return value
 
 
 Duration = Annotated[
@@ -182,7 +192,7 @@ class Settings(Concurrency):
     """HOST:PORT of the HTTP listener."""
     data_dir: str | None = None
     """Where state and logs go; the platform's usual place when unset."""
-    api_key: SecretStr = SecretStr("")
+    api_key: Annotated[SecretStr, BeforeValidator(shown)] = SecretStr("")
     """The administrator's key; made and written to the file when there is none."""
     require_mcp_auth: bool = False
     """Whether `/mcp` wants a key on loopback, too. Elsewhere it always does."""
