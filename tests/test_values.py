@@ -150,3 +150,7 @@ async def test_overwriting_builtins_does_not_reach_the_host(world, code):
     value = await world.value(code)
     assert value in ({"a": 1}, "forged")
     assert ("toJSON" in code) == (value == "forged")
+
+
+async def test_functions_may_call_each_other_a_few_thousand_deep(world):
+    assert await world.value("const f = (n) => n ? f(n - 1) + 1 : 0; f(3000)") == 3000

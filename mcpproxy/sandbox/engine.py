@@ -10,6 +10,7 @@ import heapq
 import json
 import os
 import re
+import resource
 import select
 import time
 from collections import deque
@@ -25,10 +26,16 @@ FIRST_LINE = 2_000_000
 """Our own code is compiled as if it stood below this line, so that its stack frames can be told from
 the script's: a script has at most 2^20 bytes, hence fewer lines."""
 
-STACK_BYTES = 2 * 2**20
-"""Of the 8 MiB C stack that a main thread has; past it the engine throws a RangeError."""
+STACK_BYTES = 6 * 2**20
+"""The most of the C stack that calls may take; past it the engine throws a RangeError."""
 
-PARSER_STACK_BYTES = 4 * 2**20
+
+def stack_bytes() -> int:
+    """Three quarters of the stack that a main thread has, which is 8 MiB nearly everywhere."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    return STACK_BYTES if soft == resource.RLIM_INFINITY else min(STACK_BYTES, soft // 4 * 3)
+
+
 READ_BYTES = 2**20
 """The most that is read at once."""
 
@@ -92,7 +99,7 @@ class Engine:
         self.told: Callable[[str], str] = str
         """A stack in the lines and columns of the script's source."""
         self.context = quickjs.Context()
-        self.context.set_max_stack_size(STACK_BYTES)
+        self.context.set_max_stack_size(stack_bytes())
         doors = {
             "send": self._send,
             "ask": self._ask,
@@ -177,7 +184,7 @@ class Parser:
 
     def __init__(self) -> None:
         self._context = quickjs.Context()
-        self._context.set_max_stack_size(PARSER_STACK_BYTES)
+        self._context.set_max_stack_size(stack_bytes())
         self._context.eval(asset("vendor/acorn.js"))
         self._context.eval(f"globalThis.program = {asset('program.js')}")
         self._later = {
