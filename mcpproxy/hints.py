@@ -9,7 +9,7 @@ import re
 
 from mcpproxy import names
 from mcpproxy.catalog import Catalog
-from mcpproxy.declarations import access, call_line
+from mcpproxy.declarations import access, call_line, returned
 from mcpproxy.guesses import TAGGED, looks_like
 from mcpproxy.sandbox.source import MARKS, fence_tag, unfenced
 
@@ -151,6 +151,9 @@ NO_ENVELOPE = (
     "await tools.<server>.<tool>({...}) gives the tool's data, which has no ok of its own, and throws when the call "
     "fails: leave the check out"
 )
+MISTAKEN = re.compile(r"^TypeError: ([\w$]+)(?:\.[\w$]+ is not a function$| is not iterable$)")
+"""A variable whose value is of another kind than the program takes it for."""
+LONGEST_RESULT = 200
 UNWRAPPED = (".result", ".structuredContent", ".content", ".data")
 WRONG_USE = [
     (re.compile(r"^TypeError: tools(?:\.[\w$]+|\[[^\]]*\])? is not a function"), TOOLS),
@@ -170,6 +173,10 @@ WRONG_USE = [
     (
         re.compile(r"^SyntaxError: unexpected token: 'object'"),
         "JSON.parse was given an object: that is parsed already, use it as it is",
+    ),
+    (
+        re.compile(r"^SyntaxError: .* in JSON at position"),
+        "what JSON.parse was given is no JSON: return the text itself to see its form",
     ),
 ]  # fmt: skip
 
@@ -203,7 +210,26 @@ def advice(code: str, message: str, source: str, catalog: Catalog) -> str | None
     for pattern, remedy in WRONG_USE:
         if pattern.search(message):
             return remedy
+    if (found := MISTAKEN.match(message)) is not None:
+        return _given(found[1], source, catalog)
     return None
+
+
+def _given(variable: str, source: str, catalog: Catalog) -> str | None:
+    """What a variable got, where that is what a tool gives or what a search found."""
+    gets = (
+        rf"(?<![\w$.]){re.escape(variable)} *= *await (?:tools\.([\w$]+)\.([\w$]+)|search_tools)\("
+    )
+    if (found := re.search(gets, source)) is None:
+        return None
+    if found[1] is None:
+        return f"search_tools gives {{tools, more}}: the array is {variable}.tools"
+    server = catalog.servers.get(names.original(found[1], catalog.servers))
+    if server is None or (tool := server.tools.get(names.original(found[2], server.tools))) is None:
+        return None
+    if (result := returned(tool)) is None:
+        return f"{access(tool)} doesn't say what it gives, which often is a text: return {variable} to see it"
+    return f"{access(tool)} gives {result if len(result) <= LONGEST_RESULT else 'an object'}"
 
 
 def _missing(name: str, source: str, catalog: Catalog) -> str | None:

@@ -7,6 +7,7 @@ import time
 from itertools import product
 
 import pytest
+from fakes import catalog
 from world import open_world
 
 from mcpproxy import hints
@@ -409,6 +410,10 @@ HINTS = [
     ("`${tools.stub.echo({})}`", "write await tools.stub.echo"),
     ("for (const x of tools.stub.echo({})) x", "write await tools.stub.echo"),
     ("search_tools('x').length", "(await search_tools(…)).length"),
+    ("const found = await search_tools('add'); return found.map(t => t.name)", "the array is found.tools"),
+    ("const sum = await tools.stub.add({a: 1, b: 2}); for (const x of sum) x", "return sum to see it"),
+    ("const rows = await tools.stub.echo({}); return rows.map(x => x)", "doesn't say what it gives, which often is a text: return rows"),
+    ("JSON.parse(\"[{'n': 1}]\")", "return the text itself"),
     ("[tools.stub.echo({})]", "await Promise.all"),
     ("const r = call_tool('stub', 'fail', {message: 'gone'}); throw new Error(r.error)", "TOOL_ERROR: gone"),
 ]  # fmt: skip
@@ -420,6 +425,14 @@ async def test_what_cannot_be_had_says_what_to_do(world, code, hint):
     assert hint in (await world.error(code))["message"]
 
 
+def test_what_a_tool_gives_is_said_where_it_was_taken_for_something_else():
+    gives = {"type": "object", "properties": {"content": {"type": "string"}}}
+    known = catalog(files=[{"name": "read", "inputSchema": {}, "outputSchema": gives}])
+    source = "const text = await tools.files.read({}); text.split('.')"
+    said = hints.advice("RUNTIME_ERROR", "TypeError: text.split is not a function", source, known)
+    assert said == "tools.files.read gives { content?: string }"
+
+
 def test_what_is_looked_for_in_a_source_takes_time_in_proportion_to_it():
     shapes = ["a\n{}a b", "```\n{}", "def f({}", "{}", "function main{}"]
     began = time.process_time()
@@ -429,6 +442,7 @@ def test_what_is_looked_for_in_a_source_takes_time_in_proportion_to_it():
         for code, message in [
             ("SYNTAX_ERROR", "SyntaxError: Unexpected token ':'"),
             ("RUNTIME_ERROR", "ReferenceError: a is not defined"),
+            ("RUNTIME_ERROR", "TypeError: a.b is not a function"),
             ("SERIALIZATION_ERROR", f"x: {hints.UNDEFINED}"),
         ]:
             hints.advice(code, message, source, Catalog({}, 1))
