@@ -30,7 +30,7 @@ from mcpproxy.sandbox.frames import BadFrame
 from mcpproxy.sandbox.job import Wanted, pack
 from mcpproxy.sandbox.memory import give_back
 from mcpproxy.sandbox.pool import Pool, Vm
-from mcpproxy.sandbox.source import unfenced
+from mcpproxy.sandbox.source import scalar, unfenced
 from mcpproxy.sandbox.transformer import Transformer
 from mcpproxy.sandbox.worker import OUT_OF_MEMORY
 from mcpproxy.script import (
@@ -223,7 +223,7 @@ class Execution:
 
     async def _job(self) -> bytes:
         request = self._request
-        source = unfenced(request.source)
+        source = scalar(unfenced(request.source))
         compiled, refused = None, None
         if request.language == "typescript":
             done = await self._transformer.transform(source)

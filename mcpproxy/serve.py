@@ -184,11 +184,17 @@ async def serve_on(server: Server, listener: socket.socket) -> None:
     await server.serve(sockets=[listener])
 
 
+def endings() -> list[signal.Signals]:
+    """The signals that ask us to end; that of a closed terminal, too, unless we are to outlive it (nohup(1))."""
+    kept = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if kept else [signal.SIGHUP])]
+
+
 async def stop_on_signal(
     servers: Iterable[Server], daemon: Daemon, face: McpFace, *, task_status: TaskStatus[None]
 ) -> None:
     """End what runs on the first signal, whatever still runs on the second."""
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with anyio.open_signal_receiver(*endings()) as signals:
         async with anyio.create_task_group() as tasks:
             task_status.started()
             stopping = False
@@ -249,7 +255,7 @@ async def serve_one(loaded: Loaded, environ: Mapping[str, str], line: socket.soc
 
 
 async def cancel_on_signal(scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with anyio.open_signal_receiver(*endings()) as signals:
         async for _ in signals:
             scope.cancel()
             return

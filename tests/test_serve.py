@@ -17,7 +17,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from running import KEY, STUBS, below, gone, home, taken_port
 
-from mcpproxy.serve import InTheWay, announce, sole, tcp_listener, unix_listener, url
+from mcpproxy.serve import InTheWay, announce, endings, sole, tcp_listener, unix_listener, url
 from mcpproxy.settings import Settings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
@@ -130,6 +130,15 @@ def test_a_signal_ends_it_and_whoever_waits_is_told(number):
         assert "Traceback" not in said
         assert not place.places.socket.exists()
         assert not place.places.pipe.exists()
+
+
+@pytest.mark.parametrize(("kept", "ends"), [(signal.SIG_DFL, True), (signal.SIG_IGN, False)])
+def test_a_closed_terminal_ends_it_unless_it_is_to_outlive_that(kept, ends):
+    before = signal.signal(signal.SIGHUP, kept)
+    try:
+        assert (signal.SIGHUP in endings()) == ends
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_stream_or_half_a_request_does_not_keep_it_and_mcp_clients_are_told():

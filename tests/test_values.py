@@ -154,3 +154,8 @@ async def test_overwriting_builtins_does_not_reach_the_host(world, code):
 
 async def test_functions_may_call_each_other_a_few_thousand_deep(world):
     assert await world.value("const f = (n) => n ? f(n - 1) + 1 : 0; f(3000)") == 3000
+
+
+async def test_half_a_character_in_a_source_is_a_replacement_character(world):
+    code = "const s: string = 'a\ud800b'; return [s.length, s]"
+    assert await world.value(code, language="typescript") == [3, "a\ufffdb"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +14,7 @@ import anyio
 from mcpproxy import paths, settings
 from mcpproxy.daemon import Daemon, open_daemon
 from mcpproxy.policy import LOCAL
-from mcpproxy.serve import set_up_logs
+from mcpproxy.serve import endings, set_up_logs
 from mcpproxy.tasks import open_tasks
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def with_daemon(
 
     async def until_signal(loaded: settings.Loaded) -> T | None:
         # A handler that raises would do so in the middle of anything; this one waits its turn.
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with anyio.open_signal_receiver(*endings()) as signals:
 
             async def watch() -> None:
                 async for _ in signals:

@@ -24,7 +24,7 @@ SHORT = 2**16
 
 
 class Wanted(TypedDict):
-    """A script: `compiled` is what its TypeScript became, or `refusal` says why it didn't."""
+    """A script, its source without halves of characters: `compiled` is what its TypeScript became, or `refusal` says why it didn't."""
 
     source: str
     language: str
@@ -38,7 +38,7 @@ def pack(wanted: Wanted, memory_bytes: int, largest_bytes: int) -> bytes:
     program = b""
     source = wanted["source"]
     if wanted["language"] == "javascript" and len(source) <= SHORT and plain(source):
-        program = scalar(source).encode()
+        program = source.encode()
     # ASCII, so that whatever a JSON string may hold arrives.
     rest = json.dumps(wanted["input"] if program else wanted).encode()
     seed = SEED.unpack(os.urandom(SEED.size))
@@ -70,10 +70,3 @@ class Job:
     def input(self) -> str:
         """The script's input, as JSON."""
         return self._rest.decode() if self.ready else json.dumps(self.wanted["input"])
-
-
-def scalar(text: str) -> str:
-    """The text with U+FFFD in place of each half of a surrogate pair, which UTF-8 can't hold."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

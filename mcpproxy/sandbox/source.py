@@ -78,3 +78,10 @@ def _on_one_line(text: str, mark: str, before: int) -> str | None:
     if space and tag.lower() in TAGS:
         return " " * (before + len(mark) + len(tag) + 1) + rest
     return " " * (before + len(mark)) + inner
+
+
+def scalar(text: str) -> str:
+    """The text with U+FFFD in place of each half of a surrogate pair, which UTF-8 can't hold."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

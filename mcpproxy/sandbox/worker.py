@@ -26,7 +26,7 @@ import _quickjs as quickjs  # not `quickjs`: that starts a thread, and forking w
 
 from mcpproxy.sandbox import frames
 from mcpproxy.sandbox.engine import Engine, Line, Parser
-from mcpproxy.sandbox.job import Job, Wanted, pack, scalar
+from mcpproxy.sandbox.job import Job, Wanted, pack
 from mcpproxy.sandbox.places import Places
 from mcpproxy.sandbox.positions import code_points, utf16_units
 from mcpproxy.sandbox.source import plain
@@ -58,7 +58,7 @@ class Run:
         if self._job.ready:
             self._execute(self._job.ready)
         elif self._prepare():
-            self._execute(scalar(self._places.positions.program))
+            self._execute(self._places.positions.program)
         else:
             return
         self._report()
