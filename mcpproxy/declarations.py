@@ -142,13 +142,14 @@ def parameters(tool: Described) -> list[Parameter]:
     ]
 
 
-def listed(found: Sequence[Parameter]) -> list[dict[str, Any]]:
-    """Parameters as JSON data, described as far as there is room."""
-    room, longest = NOTES, dict.fromkeys((each.name for each in found), 0)
+def listed(found: Sequence[Parameter], times: int = 1) -> list[dict[str, Any]]:
+    """Parameters as JSON data, described as far as there is room: so many times the usual."""
+    room, short = NOTES * times, SHORT_NOTE * times
+    longest = dict.fromkeys((each.name for each in found), 0)
     for parameter in sorted(found, key=lambda each: not each.required):
         if room >= SHORTEST_NOTE:
-            longest[parameter.name] = min(SHORT_NOTE, room)
-            room -= len(parameter.note(SHORT_NOTE))
+            longest[parameter.name] = min(short, room)
+            room -= len(parameter.note(short))
     return [parameter.described(longest[parameter.name]) for parameter in found]
 
 

@@ -43,6 +43,9 @@ MOST_SELECTIONS = 64
 
 MOST_FUNCTIONS = 20
 LONGEST_DESCRIPTION = 240
+TOGETHER = 3
+"""Functions that one usually asks for at once: who asks for one alone has the room of all."""
+
 NAMES_BUDGET = 8000
 """Characters of tool names in `list_servers`."""
 
@@ -106,15 +109,18 @@ class Discovery:
             answer["not_searched"] = away
         return answer
 
-    def describe_tool(self, name: object, caller: Caller = LOCAL) -> Json:
-        """What a tool takes and gives. Raises `ValueError`, and `LookupError` with names close to it."""
+    def describe_tool(self, name: object, caller: Caller = LOCAL, times: int = TOGETHER) -> Json:
+        """What a tool takes and gives, in words that have so many times the usual room.
+
+        Raises `ValueError`, and `LookupError` with names close to it.
+        """
         if not isinstance(name, str):
             raise ValueError('name must be a string, "server:tool"')
         catalog = self._catalog(caller)
         found = find_tool(name, catalog)
         if found is None:
             raise LookupError(no_tool(name, catalog))
-        return described(known(str(found), catalog))
+        return described(known(str(found), catalog), times)
 
     def get_functions(self, functions: object, caller: Caller = LOCAL) -> Json:
         """The same for several; those that there aren't are in `not_found`. Raises `ValueError`."""
@@ -123,9 +129,10 @@ class Discovery:
         # Everything is checked before anything is answered.
         names = [function_name(one, at) for at, one in enumerate(functions)]
         found, missing = [], []
+        times = max(TOGETHER // len(set(names)), 1)
         for name in dict.fromkeys(names):
             try:
-                found.append(self.describe_tool(name, caller))
+                found.append(self.describe_tool(name, caller, times))
             except LookupError as error:
                 missing.append({"name": name[:LONGEST], "error": str(error.args[0])})
         return {"functions": found, **({"not_found": missing} if missing else {})}
@@ -241,15 +248,15 @@ def unavailable(catalog: Catalog, server: str | None) -> list[str]:
 # ── one tool ────────────────────────────────────────────────────────────────────────────────────
 
 
-def described(tool: Tool) -> Json:
+def described(tool: Tool, times: int) -> Json:
     """A tool as a program needs to know it."""
     result = returned(tool)
     answer: Json = {
         "name": str(ToolId(tool.server, name_of(tool))),
-        "description": one_line(tool.definition.get("description"), LONGEST_DESCRIPTION),
+        "description": one_line(tool.definition.get("description"), LONGEST_DESCRIPTION * times),
         "declaration": declaration(tool),
         "call": call_line(tool),
-        "parameters": listed(parameters(tool)),
+        "parameters": listed(parameters(tool), times),
         "returns": result if result is not None else "not declared",
     }
     hints = tool.definition.get("annotations")

@@ -62,6 +62,17 @@ def test_a_search_gives_names_lines_and_signatures(demo):
     }
 
 
+def test_who_asks_for_one_tool_alone_reads_more_of_its_words():
+    told = "Start of the span, in ISO 8601 such as 2024-01-15T14:30:25, or as one says it, such as 2 weeks ago"
+    schema = {"type": "object", "properties": {"since": {"type": "string", "description": told}}}
+    known = discovery(catalog(git=[{"name": n, "inputSchema": schema} for n in ("a", "b", "c")]))
+    (alone,) = known.get_functions(["git:a"])["functions"]
+    assert alone == known.describe_tool("git:a")
+    assert alone["parameters"][0]["description"] == told
+    for one in known.get_functions(["git:a", "git:b", "git:c"])["functions"]:
+        assert len(one["parameters"][0]["description"]) <= 70
+
+
 def test_a_search_says_how_many_more_there_are(demo):
     answer = demo.search_tools("list", 1)
     assert len(answer["tools"]) == 1 and answer["more"] == 1
