@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import resource
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import anyio
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from upstreams import until
 
 from mcpproxy.errors import CallError
-from mcpproxy.journal import writer
+from mcpproxy.journal import pending, writer
 from mcpproxy.journal.changes import changes
 from mcpproxy.journal.pending import Pending, left_behind, read_lines
 from mcpproxy.journal.reading import Wanted, page, pages, read, take_in
@@ -199,6 +200,38 @@ def test_a_line_cut_short_by_a_kill_costs_itself_alone(tmp_path, caplog):
     assert "1 broken record(s)" in caplog.text
 
 
+def test_lines_that_are_no_records_cost_themselves_alone(tmp_path, caplog):
+    good, line = a_record(1 << 20).line(), a_record(2 << 20).line()
+    odd = [
+        line.replace(b"{}", b'{"a":NaN}'),
+        line.replace(b"{}", b"[" * 5000 + b"]" * 5000),
+        line.replace(b"%d" % (2 << 20), b"9" * 30),
+        line.replace(b"{}", b'"\xff"'),
+    ]
+    assert all(each != line for each in odd)
+    with closing(Store(tmp_path)) as store:
+        store.insert([good, *odd, b"".join(odd) + a_record(3 << 20).line()])
+        assert store.count() == 2
+    assert caplog.text.count("1 broken record(s)") == 4 and "4 broken record(s)" in caplog.text
+
+
+async def test_who_is_late_writes_to_no_file_of_somebody_else(tmp_path):
+    async with open_journal(tmp_path, KEEP, 100, on=True, lasting=False) as journal:
+        journal.record("system", "ok")
+    files = [tmp_path / name for name in "abcd"]
+    with ExitStack() as stack:
+        for path in files:  # they get the numbers that the journal's had
+            stack.enter_context(path.open("wb"))
+        journal.record("system", "ok")
+    assert [path.read_bytes() for path in files] == [b""] * 4
+
+
+@pytest.mark.parametrize("keep", [Retention(1e300, 10**30, 10**30), Retention(float("inf"), 1, 1)])
+def test_however_much_is_kept_it_can_be_reckoned(tmp_path, keep):
+    with closing(filled(tmp_path, 2)) as store:
+        assert trimmed(store, keep, 10**12) == min(2, keep.records)
+
+
 def test_two_writers_have_two_slots_and_nobody_takes_from_the_living(tmp_path):
     first, second = Pending(tmp_path), Pending(tmp_path)
     assert (first.slot, second.slot) == (0, 1)
@@ -333,3 +366,18 @@ def test_the_files_are_this_user_s_alone(tmp_path):
     store.close()
     pending.close()
     assert set(modes.values()) == {0o600} and len(modes) == 5
+
+
+def test_a_slot_that_can_not_be_taken_holds_no_descriptor(tmp_path, monkeypatch):
+    def full(file):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(pending, "end_last_line", full)
+    os.close(free := os.dup(0))
+    with pytest.raises(OSError, match="disk is full"):
+        Pending(tmp_path)
+    (tmp_path / "activity.0.a").write_bytes(b"1")
+    with pytest.raises(OSError, match="disk is full"), left_behind(tmp_path):
+        pass
+    os.close(now := os.dup(0))
+    assert now == free

@@ -14,7 +14,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from mcpproxy.journal.records import WRITERS
@@ -66,20 +66,21 @@ class Pending:
 
 
 def take(directory: Path, slot: int) -> tuple[int, int] | None:
-    """Both files of a slot, open, or None where somebody lives in it."""
-    first, second = (
-        os.open(directory / f"{STEM}.{slot}.{part}", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        for part in "ab"
-    )
-    try:
-        fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(first)
-        os.close(second)
-        return None
-    for file in (first, second):
-        end_last_line(file)
-    return first, second
+    """Both files of a slot, open, or None where somebody lives in it. Raises `OSError`."""
+    files = []
+    with ExitStack() as opened:
+        for part in "ab":
+            path = directory / f"{STEM}.{slot}.{part}"
+            files.append(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600))
+            opened.callback(os.close, files[-1])
+        try:
+            fcntl.flock(files[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None
+        for file in files:
+            end_last_line(file)
+        opened.pop_all()
+    return files[0], files[1]
 
 
 def end_last_line(file: int) -> None:
@@ -97,9 +98,10 @@ def left_behind(directory: Path) -> Iterator[list[int]]:
         for path in directory.glob(f"{STEM}.[0-9]*.[ab]")
         if path.stat().st_size
     }
-    pairs = [pair for slot in sorted(slots) if (pair := take(directory, slot)) is not None]
-    files = [file for pair in pairs for file in pair]
+    files: list[int] = []
     try:
+        for slot in sorted(slots):
+            files += take(directory, slot) or ()
         yield files
         for file in files:
             os.ftruncate(file, 0)

@@ -7,7 +7,6 @@ committed outlives this process, not always a loss of power.
 
 from __future__ import annotations
 
-import json
 import logging
 import sqlite3
 from collections.abc import Iterable
@@ -41,6 +40,8 @@ VALUES = ", ".join(f"value ->> {n}" for n in range(len(COLUMNS) - 1))
 INSERT = (
     f"INSERT OR IGNORE INTO records SELECT {VALUES}, value -> {len(COLUMNS) - 1} FROM json_each(?)"  # noqa: S608, of our own making
 )
+LARGEST = 2**63 - 1
+"""Of SQLite's numbers."""
 CHUNK = 2000
 """Records that are deleted at once: others may write between two."""
 
@@ -106,22 +107,27 @@ class Store:
         return int(self._database.execute("SELECT count(*) FROM records").fetchone()[0])
 
     def insert(self, pieces: Iterable[bytes]) -> None:
-        """Add lines as `Record.line` writes them; those that are there already stay as they are."""
-        for piece in pieces:
-            try:
-                self._database.execute(INSERT, (f"[{piece.removesuffix(LINE_END).decode()}]",))
-            except (sqlite3.OperationalError, UnicodeDecodeError) as error:
-                if "JSON" not in str(error) and not isinstance(error, UnicodeDecodeError):
-                    raise
-                self._insert_whole_ones(piece)
+        """Add lines as `Record.line` writes them; those that are there already stay as they are.
 
-    def _insert_whole_ones(self, piece: bytes) -> None:
-        """One line is none of ours, perhaps half of one: the others go in without it."""
-        whole = [line for line in piece.split(b"\n") if line and is_row(line)]
-        broken = len([line for line in piece.split(b"\n") if line]) - len(whole)
-        logger.warning("%d broken record(s) are left out of the journal", broken)
-        rows = ",".join(line.rstrip(b",").decode() for line in whole)
-        self._database.execute(INSERT, (f"[{rows}]",))
+        A line that is none of ours, perhaps half of one, costs itself alone.
+        """
+        for piece in pieces:
+            if not self._takes(piece):
+                lines = piece.splitlines()
+                broken = len(lines) - sum(map(self._takes, lines))
+                logger.warning("%d broken record(s) are left out of the journal", broken)
+
+    def _takes(self, lines: bytes) -> bool:
+        """Add these, all or none; whether they are records, by SQLite's own reading."""
+        try:
+            self._database.execute(INSERT, (f"[{lines.rstrip(LINE_END).decode()}]",))
+        except (UnicodeDecodeError, sqlite3.IntegrityError):
+            return False
+        except sqlite3.OperationalError as error:
+            if "JSON" not in str(error):
+                raise
+            return False
+        return True
 
     # what is kept
 
@@ -136,15 +142,16 @@ class Store:
     def trim(self, keep: Retention, now_ms: int) -> bool:
         """Delete some of the oldest, if there is too much; whether that was all there was to do."""
         run = self._database.execute
-        before = int(now_ms - keep.days * 86_400_000) << SHIFT
+        before = int(max(0, now_ms - keep.days * 86_400_000)) << SHIFT
         found = run(
-            "SELECT seq FROM records ORDER BY seq DESC LIMIT 1 OFFSET ?", (keep.records - 1,)
+            "SELECT seq FROM records ORDER BY seq DESC LIMIT 1 OFFSET ?",
+            (min(keep.records, LARGEST) - 1,),
         ).fetchone()
         if found is not None:
             before = max(before, found[0])
         deleted = self._delete(before)
         if not deleted and self.used() > keep.megabytes * 2**20:
-            deleted = self._delete(2**63 - 1)
+            deleted = self._delete(LARGEST)
         if deleted:
             self._database.executescript(
                 "PRAGMA incremental_vacuum"
@@ -157,11 +164,3 @@ class Store:
             "DELETE FROM records WHERE seq IN (SELECT seq FROM records WHERE seq < ? ORDER BY seq LIMIT ?)",
             (before, CHUNK),
         ).rowcount
-
-
-def is_row(line: bytes) -> bool:
-    try:
-        row = json.loads(line.rstrip(b","))
-    except ValueError:
-        return False
-    return isinstance(row, list) and len(row) == len(COLUMNS) and isinstance(row[0], int)

@@ -290,7 +290,9 @@ class Journal:
             if self._store is not None:
                 self._store.close()
             if self._pending is not None:
-                self._pending.close()
+                # Who is late must not write to what has their numbers by then.
+                pending, self._pending = self._pending, None
+                pending.close()
 
     def status(self) -> dict[str, Any]:
         """As `mcpproxy status` shows it."""
