@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 import anyio
 import pytest
+from upstreams import until
 
 from mcpproxy.errors import PoolBusy
+from mcpproxy.sandbox import pool as pools
 from mcpproxy.sandbox.job import Wanted, pack
 from mcpproxy.sandbox.pool import open_pool
 
@@ -91,3 +95,23 @@ async def test_never_are_there_more_vms_than_the_pool_is_large():
         for _ in range(3):
             tasks.start_soon(several, pool)
     assert max(there) == 2
+
+
+async def test_a_fork_server_is_started_again_however_often_that_fails(monkeypatch, caplog):
+    monkeypatch.setattr(pools, "FIRST_PAUSE", 0.001)
+    spawn, failures = pools.spawn, [OSError("too many of them"), ["/bin/false"]]
+
+    def failing(command, **options):
+        failure = failures.pop() if failures else command
+        if isinstance(failure, OSError):
+            raise failure
+        return spawn(failure, **options)
+
+    async with open_pool(1, 64) as pool:
+        assert (await run(pool, "1"))["value"] == 1
+        monkeypatch.setattr(pools, "spawn", failing)
+        os.kill(pool.fork_server, signal.SIGKILL)
+        await until(lambda: pool.fork_server is None)
+        with anyio.fail_after(10):
+            assert (await run(pool, "2"))["value"] == 2
+    assert not failures and "can't be started: too many of them" in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from warm import COMPILED
 
 from mcpproxy.errors import WorkerError
+from mcpproxy.sandbox import frames
 from mcpproxy.sandbox.transformer import open_transformer
 from mcpproxy.sandbox.typescript import Oxc
 
@@ -74,3 +76,17 @@ async def test_its_process_is_in_jail():
         assert "NoNewPrivs:\t1" in (process / "status").read_text(encoding="ascii")
         limits = (process / "limits").read_text(encoding="ascii")
         assert re.search(r"^Max file size +0 +0 ", limits, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "garbage", [frames.pack(b"[]"), frames.pack(b"{}"), frames.pack(b"no"), b"\xff" * 9]
+)
+async def test_what_is_no_answer_ends_the_process_not_the_next_transform(garbage):
+    async with open_transformer(COMPILED) as transformer:
+        transformer._line, theirs = socket.socketpair()
+        transformer._line.setblocking(False)
+        with theirs:
+            theirs.sendall(garbage)
+            with pytest.raises(WorkerError):
+                await transformer.transform("1 as number")
+        assert transformer._line is None

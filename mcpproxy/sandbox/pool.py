@@ -30,6 +30,8 @@ ENVIRONMENT = {"LD_BIND_NOW": "1"}
 """Nothing of the daemon's. The linker resolves all names before the first fork, not after each."""
 
 SIGSYS = 31
+FIRST_PAUSE = 0.1
+"""Seconds until a fork server is started again; doubled with each that ends soon."""
 CALM_SECONDS = 0.01
 """Between the end of a script and the making of a spare, which takes the CPU that its reply needs."""
 
@@ -261,15 +263,20 @@ class Pool:
     # the fork server
 
     async def run(self) -> None:
-        """Keep the fork server running, for ever."""
+        """Keep the fork server running, for ever. Raises `OSError` where not even the first can be started."""
         failures = 0
         while True:
-            born = anyio.current_time()
-            async with self._zygote() as control:
-                await self._follow(control)
+            born, why = anyio.current_time(), "ended"
+            try:
+                async with self._zygote() as control:
+                    await self._follow(control)
+            except OSError as error:
+                if not self._numbers:  # it never was there: nothing will run here
+                    raise
+                why = f"can't be started: {error}"
             failures = 0 if anyio.current_time() - born > 10 else failures + 1
-            pause = min(30.0, 0.1 * 2**failures)
-            logger.error("the process that makes VMs ended; starting another in %.1f s", pause)
+            pause = min(30.0, FIRST_PAUSE * 2**failures)
+            logger.error("the process that makes VMs %s; starting another in %.1f s", why, pause)
             await anyio.sleep(pause)
 
     @asynccontextmanager
@@ -352,7 +359,8 @@ class Pool:
             vm.close()
         self._over.clear()
         self._vms.clear()
-        self._ready = anyio.Event()
+        if self._ready.is_set():  # else somebody waits for this one
+            self._ready = anyio.Event()
 
 
 @asynccontextmanager

@@ -56,7 +56,8 @@ class Transformer:
             except TimeoutError:
                 await self._stop()
                 return Compiled(None, "the TypeScript transform took too long")
-            except (OSError, WorkerError) as error:
+            except (OSError, WorkerError, ValueError, LookupError, TypeError) as error:
+                # What is no answer comes from a process that isn't ours any more.
                 await self._stop()
                 raise WorkerError(f"the TypeScript transform ended: {error}") from error
             except anyio.get_cancelled_exc_class():
