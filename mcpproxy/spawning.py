@@ -54,15 +54,19 @@ class Process:
     async def end(self, patience: float = 0.0) -> None:
         """Return once it has ended; it is killed when that takes more than `patience` seconds.
 
-        No cancellation cuts this short, or a process would be left behind. One that the kernel can't
-        end, since it waits for a device that is gone, is given up.
+        No cancellation cuts this short, or a process would be left behind; asyncio's own, which no
+        shield stops, has it killed at once. One that the kernel can't end, since it waits for a device
+        that is gone, is given up.
         """
-        with anyio.CancelScope(shield=True):
-            for seconds in (patience, KILLED_SECONDS):
-                with anyio.move_on_after(seconds):
-                    await self.wait()
-                    return
-                self.kill()
+        try:
+            with anyio.CancelScope(shield=True):
+                for seconds in (patience, KILLED_SECONDS):
+                    with anyio.move_on_after(seconds):
+                        await self.wait()
+                        return
+                    self.kill()
+        finally:
+            self.kill()
 
 
 def descriptor(pid: int) -> int | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio  # noqa: TID251 - for those who embed us
+import signal
+
 import anyio
 import pytest
 from running import STUBS, WAIT, home
 from upstreams import ERAS, alive, fleet_of, open_stubs, pid, refused, stub, until
 
 from mcpproxy.upstream import link, stdio
+from mcpproxy.upstream.warden import Warden
 
 
 @ERAS
@@ -157,3 +161,25 @@ async def test_a_child_and_its_own_die_with_a_daemon_that_is_killed(tmp_path):
         daemon.process.kill()
         daemon.process.wait(WAIT)
         await until(lambda: not any(map(alive, pids)))
+
+
+@pytest.mark.threat("U5")
+async def test_no_process_is_left_by_who_is_cancelled_twice_in_asyncio_s_own_way():
+    program = stdio.Program(
+        "stub", ["/bin/sh", "-c", "trap '' TERM; while :; do sleep 9; done"], {}
+    )
+    children = []
+
+    async def use() -> None:
+        async with stdio.open_child(program, lambda lines: None, Warden(-1)) as child:
+            children.append(child.process)
+            await anyio.sleep_forever()
+
+    using = asyncio.ensure_future(use())
+    for _ in range(2):
+        await anyio.wait_all_tasks_blocked()
+        using.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await using
+    with anyio.fail_after(10):
+        assert await children[0].wait() == -signal.SIGKILL

@@ -277,3 +277,22 @@ async def test_a_server_that_is_gone_fails_the_next_message_and_those_that_wait(
             with pytest.raises(anyio.ClosedResourceError):
                 await pen.send(request(2))
             tasks.cancel_scope.cancel()
+
+
+async def test_one_that_is_closed_just_as_it_is_read_ends_quietly():
+    for turns in range(8):
+        theirs, ours = os.pipe()
+        for end in (theirs, ours):
+            os.set_blocking(end, False)
+        pen = Pen(ours)
+        pen._post(b"x" * 500_000)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pen.flush)
+            await wait_all_tasks_blocked()
+            os.read(theirs, 1 << 20)
+            for _ in range(turns):
+                await anyio.lowlevel.checkpoint()
+            pen.close()
+            os.close(theirs)
+            await wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio  # noqa: TID251 - for those who embed us
 import os
 import signal
 import subprocess
@@ -71,3 +72,14 @@ async def test_an_end_is_seen_to_though_who_asks_is_cancelled():
     assert process.returncode == -signal.SIGKILL
     process.stdin.close()
     await process.end(60)
+
+
+async def test_asyncio_s_own_cancellation_leaves_no_process_behind():
+    process = spawn([*SHELL, "read word"], env={}, stdin=subprocess.PIPE)
+    with process.stdin:
+        ending = asyncio.ensure_future(process.end(60))
+        await anyio.wait_all_tasks_blocked()
+        ending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ending
+        assert await process.wait() == -signal.SIGKILL

@@ -202,6 +202,8 @@ class Pen(_Stream):
                 while self._backlog:
                     assert self._fd is not None
                     await anyio.wait_writable(self._fd)
+                    if not self._backlog:  # it was closed just then
+                        return
                     self._backlog[0] = self._put(self._backlog[0])
                     if not self._backlog[0]:
                         self._backlog.popleft()

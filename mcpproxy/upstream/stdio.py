@@ -104,9 +104,14 @@ async def open_child(
                     tasks.start_soon(_watch, child)
                     yield child
                 finally:
-                    with anyio.CancelScope(shield=True):
-                        await _close(child)
-                    tasks.cancel_scope.cancel()
+                    try:
+                        with anyio.CancelScope(shield=True):
+                            await _close(child)
+                    except BaseException:  # asyncio's own cancellation, which no shield stops
+                        _signal(child.process.pid, signal.SIGKILL)
+                        raise
+                    finally:
+                        tasks.cancel_scope.cancel()
     finally:
         for fd in fds:
             with suppress(OSError):
