@@ -35,6 +35,7 @@ from mcpproxy.paths import Places, private_directory
 from mcpproxy.proxy import McpFace, open_mcp
 from mcpproxy.rest.api import open_api
 from mcpproxy.settings import Loaded
+from mcpproxy.tasks import serve_each
 
 logger = logging.getLogger(__name__)
 
@@ -221,18 +222,17 @@ async def serve_pipes(listener: socket.socket, face: McpFace) -> None:
 
     async def serve_pipe(stream: SocketStream) -> None:
         async with stream:
-            raw = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - no database here
-            if not same_user(raw):
-                return
             try:
+                raw = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - no database here
+                if not same_user(raw):
+                    return
                 await face.serve_pipe(stream, stream)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 pass  # the client is gone
             except Exception:
                 logger.exception("a client's connection failed; the others go on")
 
-    pipes = await SocketListener.from_socket(listener)
-    await pipes.serve(serve_pipe)
+    await serve_each(await SocketListener.from_socket(listener), serve_pipe)
 
 
 async def serve_one(loaded: Loaded, environ: Mapping[str, str], line: socket.socket) -> None:

@@ -1,12 +1,19 @@
-"""Tasks for as long as a block, whose error is the block's own."""
+"""Tasks for as long as a block, whose error is the block's own; and one for each client of a listener."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
+from anyio.abc import Listener, TaskGroup
+
+logger = logging.getLogger(__name__)
+
+PAUSE = 0.1
+"""Seconds until the next attempt to take a client in."""
 
 
 @asynccontextmanager
@@ -27,3 +34,15 @@ async def open_tasks() -> AsyncIterator[TaskGroup]:
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             (error,) = error.exceptions
         raise error from error.__cause__
+
+
+async def serve_each(listener: Listener[Any], serve: Callable[[Any], Awaitable[None]]) -> None:
+    """Serve whoever comes, for ever. One that can't be let in, for want of descriptors, costs nobody else."""
+    async with anyio.create_task_group() as tasks:
+        while True:
+            try:
+                await listener.serve(serve, tasks)
+            except* (anyio.BrokenResourceError, OSError) as group:
+                error = group.exceptions[0]
+                logger.warning("a client could not be let in: %s", error.__cause__ or error)
+                await anyio.sleep(PAUSE)

@@ -15,7 +15,7 @@ import anyio
 import anyio.abc
 import h11
 
-from mcpproxy.tasks import open_tasks
+from mcpproxy.tasks import open_tasks, serve_each
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PATH = "/callback"
@@ -119,5 +119,5 @@ async def open_callback(redirect_uri: str) -> AsyncIterator[Callback]:
         shown = f"[{host}]" if ":" in host else host
         callback = Callback(f"http://{shown}:{port}{path}")
         async with open_tasks() as tasks:
-            tasks.start_soon(listener.serve, callback.serve)
+            tasks.start_soon(serve_each, listener, callback.serve)
             yield callback
