@@ -71,9 +71,8 @@ class Configuration:
             return entries.change(self._path, alter, self.loaded.environ, self.loaded.overrides)
 
         async with self._turn:
-            loaded = await anyio.to_thread.run_sync(write)
-            self._seen = signature(self._path)
-            return self._take(loaded)
+            # `watch` reads it once more: somebody else may have written right after us.
+            return self._take(await anyio.to_thread.run_sync(write))
 
     def _read(self) -> Loaded:
         try:

@@ -15,7 +15,7 @@ from fakes import no_journal
 from running import home
 from upstreams import STUB, until
 
-from mcpproxy import admin, jsonc, settings
+from mcpproxy import admin, entries, jsonc, settings
 from mcpproxy.configuration import Configuration, differences
 from mcpproxy.errors import SettingsError
 from mcpproxy.guard import Guard
@@ -413,3 +413,28 @@ async def test_a_running_daemon_follows_its_file():
         await until(lambda: servers() == {"stub": "ready"}, 15)
         assert error() is None
         assert pid("stub") == before
+
+
+async def test_what_somebody_writes_right_after_us_is_not_missed(daemon, file, monkeypatch):
+    change = entries.change
+
+    def change_and_be_followed(path, *rest):
+        found = change(path, *rest)
+        path.write_text(
+            path.read_text(encoding="utf-8").replace('"one"', '"two"'), encoding="utf-8"
+        )
+        return found
+
+    monkeypatch.setattr(entries, "change", change_and_be_followed)
+    await daemon.configuration.change(lambda text: entries.enable(text, "one", True))
+    await daemon.configuration._look()
+    assert [(each.name, each.enabled) for each in daemon.fleet.wanted.servers] == [("two", True)]
+
+
+@pytest.mark.parametrize("path", ["\ud800", "a\0b", "~nobody-of-this-name/state"])
+async def test_a_folder_that_can_not_be_leaves_everything_as_it_was(file, tmp_path, path):
+    daemon = FakeDaemon(settings.load(file, {}))
+    broken = FILE.replace("{", f'{{"data_dir": {json.dumps(path)},', 1)
+    file.write_text(broken, encoding="utf-8")
+    await daemon.configuration._look()
+    assert "data_dir must be the path of a folder" in daemon.configuration.error

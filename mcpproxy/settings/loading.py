@@ -100,10 +100,20 @@ def check(
         for each in names
         if each not in known
     ]
-    data_dir = Path(settings.data_dir) if settings.data_dir else None
-    return Loaded(
-        settings, places(path, data_dir), warnings, errors, environ, overrides or {}, origins
-    )
+    there = _places(path, settings.data_dir)
+    return Loaded(settings, there, warnings, errors, environ, overrides or {}, origins)
+
+
+def _places(path: Path, data_dir: str | None) -> Places:
+    try:
+        if data_dir and "\0" in data_dir:
+            raise ValueError("a NUL is in it")
+        return places(path, Path(data_dir) if data_dir else None)
+    except (ValueError, RuntimeError) as error:  # half a surrogate pair, or the home of nobody
+        shown = json.dumps(data_dir)[:80]
+        raise SettingsError(
+            f"{path}: data_dir must be the path of a folder, not {shown}: {error}"
+        ) from error
 
 
 def _named(document: Mapping[str, Any]) -> Iterator[tuple[str, Origin]]:
