@@ -48,7 +48,7 @@ class Subscribers:
             message = f"server '{server}' does not tell when its resources change"
             raise MCPError(INVALID_PARAMS, message, {"uri": uri[:LONGEST]})
         held = self._held.setdefault(holder, {})
-        if len(held) >= MOST:
+        if uri not in held and len(held) >= MOST:
             raise MCPError(INVALID_PARAMS, f"a client can follow {MOST} resources; let go of some")
         held[uri] = (server, own)
         self.attend()

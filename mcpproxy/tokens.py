@@ -105,6 +105,8 @@ class Tokens:
         self._clock = clock
         self._seen: object = None
         self._held: tuple[bytes, tuple[Token, ...]] = (b"", ())
+        self._fault: str | None = None
+        """Why they could not be read the last time."""
 
     # who comes in
 
@@ -131,10 +133,12 @@ class Tokens:
         if now != self._seen:
             try:
                 self._held = read_key(self.key_file), self._read()
+                self._seen, self._fault = now, None
             except Refused as error:
-                self._held = b"", ()  # what can't be read lets nobody in
-                logger.error("no agent's token works: %s", error)
-            self._seen = now
+                self._held = b"", ()  # what can't be read lets nobody in, and is read again
+                if self._fault != (fault := str(error)):
+                    logger.error("no agent's token works: %s", fault)
+                self._seen, self._fault = None, fault
         return self._held
 
     # what an operator does

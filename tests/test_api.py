@@ -374,6 +374,9 @@ async def test_a_parameter_is_read_strictly(app):
     wrong = await ask(app, "GET", "/api/v1/servers/demo/logs?tail=0")
     assert (wrong.status, wrong.body["error"]["code"]) == (400, "INVALID_REQUEST")
     assert "tail" in wrong.body["error"]["message"]
+    for odd in ("--5", "5-", "1e3", "%D9%A3", "9" * 5000):
+        refused = await ask(app, "GET", f"/api/v1/servers/demo/logs?tail={odd}")
+        assert refused.status == 400, odd
     unknown = await ask(app, "GET", "/api/v1/tools?sever=demo&apikey=k")
     assert unknown.status == 400
     assert unknown.body["error"]["message"] == (

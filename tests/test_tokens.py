@@ -318,3 +318,16 @@ def test_no_minute_has_more_executions_than_may_be(gaps, most):
             assert 0 < wait <= 60
     for first, last in zip(begun, begun[most:], strict=False):
         assert last - first >= 60
+
+
+def test_files_that_can_not_be_read_for_a_moment_are_read_again(tokens, monkeypatch, caplog):
+    secret = secret_of(tokens.create(WANTED))
+
+    def refuse(path):
+        raise Refused("EXECUTION_FAILED", "too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("mcpproxy.tokens.read_key", refuse)
+        assert [tokens.find(secret) for _ in range(3)] == [None] * 3
+    assert caplog.text.count("no agent's token works") == 1
+    assert tokens.find(secret) is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ Json = dict[str, Any]
 Headers = list[tuple[bytes, bytes]]
 
 MAX_BODY_BYTES = 4 * 2**20
+INTEGER = re.compile("-?[0-9]{1,16}")
 STATUS = {
     "INVALID_REQUEST": 400,
     "INVALID_OPTIONS": 400,
@@ -69,7 +71,7 @@ class Query:
         """The value. Raises `Refused` that names the parameter and what it takes."""
         value: Any = text
         match self.schema.get("type"):
-            case "integer" if text.isascii() and text.lstrip("-").isdigit() and len(text) < 18:
+            case "integer" if INTEGER.fullmatch(text):
                 value = int(text)
             case "boolean" if text in ("true", "false"):
                 value = text == "true"
