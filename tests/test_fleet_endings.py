@@ -163,7 +163,6 @@ async def test_a_child_and_its_own_die_with_a_daemon_that_is_killed(tmp_path):
         await until(lambda: not any(map(alive, pids)))
 
 
-@pytest.mark.threat("U5")
 async def test_no_process_is_left_by_who_is_cancelled_twice_in_asyncio_s_own_way():
     program = stdio.Program(
         "stub", ["/bin/sh", "-c", "trap '' TERM; while :; do sleep 9; done"], {}
