@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import click
 import pytest
@@ -16,7 +17,7 @@ from click.testing import CliRunner
 from running import below, gone, home
 from upstreams import STUB
 
-from mcpproxy.cli import local, main, telling
+from mcpproxy.cli import asking, local, main, telling
 from mcpproxy.cli.code import MAX_TIMEOUT_MS, patience
 
 
@@ -359,6 +360,15 @@ def test_the_key_is_shown_to_nobody_who_does_not_answer_as_we_do(
     daemon = local.Running("http://127.0.0.1:1", host="127.0.0.1", port=1, key="k")
     assert local.answers(daemon, "/c.json") is found
     assert seen == asked
+
+
+def test_who_waits_long_for_an_answer_is_told_so(monkeypatch):
+    said = threading.Event()
+    monkeypatch.setattr(asking, "SILENT_SECONDS", 0)
+    monkeypatch.setattr(asking.click, "echo", lambda text, err: said.set())
+    monkeypatch.setattr(local, "find", lambda config: local.Running("a test"))
+    monkeypatch.setattr(local, "request", lambda *_, timeout: (200, {"data": said.wait(timeout)}))
+    assert asking.ask(None, "GET", "/", lambda: None) is True
 
 
 def test_a_key_is_not_in_what_is_printed():

@@ -240,6 +240,24 @@ def test_unknown_keys_are_kept_and_named(loaded):
         assert f"'{path}'" in said
 
 
+def test_a_misspelt_key_is_answered_with_the_one_that_was_meant(loaded):
+    found = loaded({"listn": "", "mcpServers": [{**SERVER, "enabeld": True}]})
+    assert [text.partition("here; ")[2] for text in found.warnings] == [
+        "did you mean enabled?",
+        "did you mean listen?",
+    ]
+
+
+def test_an_address_that_is_none_is_said_to_be_where_it_stands(loaded):
+    for environ, flag, where in (
+        ({}, "8080", "--listen must"),
+        ({"MCPPROXY_LISTEN": "8080"}, None, "MCPPROXY_LISTEN must"),
+        ({}, None, "json: listen must"),
+    ):
+        with pytest.raises(SettingsError, match=re.escape(where)):
+            loaded({} if environ or flag else {"listen": "8080"}, environ, listen=flag)
+
+
 @pytest.mark.threat("L3")
 def test_a_secret_prints_nowhere(loaded):
     found = loaded({"api_key": "do-not-print"})

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import click
 
 from mcpproxy.cli.telling import refuse
 
 SECONDS = 60.0
 """How long a daemon may take to answer."""
+SILENT_SECONDS = 3.0
+"""How long one waits for that without being told so."""
 
 
 class Failure(Exception):
@@ -26,9 +31,25 @@ def ask(
     try:
         if daemon is None:
             return alone()
-        return data(*local.request(daemon, verb, path, body, timeout=SECONDS))
+        with sign_of_life():
+            return data(*local.request(daemon, verb, path, body, timeout=SECONDS))
     except (Failure, local.NoAnswer, ProxyError) as error:
         refuse(str(error))
+
+
+@contextmanager
+def sign_of_life() -> Iterator[None]:
+    """Say that we wait, when it takes long."""
+    import threading
+
+    said = f"the daemon is still at it; it has {SECONDS:g} s"
+    timer = threading.Timer(SILENT_SECONDS, click.echo, [said], {"err": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def data(status: int, answer: dict[str, Any]) -> Any:

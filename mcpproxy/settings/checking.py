@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from mcpproxy import names
 from mcpproxy.errors import SettingsError
 from mcpproxy.settings.sections import Section, ServerSettings
 
@@ -28,16 +29,18 @@ def checked(
     except ValidationError as error:
         raise SettingsError("; ".join(_faults(error, path))) from error
     warnings += [
-        f"unknown setting '{name}' is kept and has no effect here"
-        for name in _unknown(section, path)
+        f"unknown setting '{name}' is kept and has no effect here{meant}"
+        for name, meant in _unknown(section, path)
     ]
     return section
 
 
-def _unknown(section: Section, path: str) -> Iterator[str]:
+def _unknown(section: Section, path: str) -> Iterator[tuple[str, str]]:
+    """Each name that is no setting, and the one that it may have been meant as."""
     prefix = f"{path}." if path else ""
     for name in section.model_extra or {}:
-        yield prefix + name
+        near = names.close(name, type(section).model_fields, 1)
+        yield prefix + name, f"; did you mean {near[0]}?" if near else ""
     for name, value in section:
         if isinstance(value, Section):
             yield from _unknown(value, prefix + name)

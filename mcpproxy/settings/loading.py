@@ -90,7 +90,9 @@ def check(
     except SettingsError as error:
         raise SettingsError(f"{path}: {error}") from error
     except ValueError as error:
-        raise SettingsError(f"{path}: listen {error}") from error
+        other = {"environment": VARIABLES["listen"], "flag": "--listen"}
+        given = other.get(origins.get("listen", ""), f"{path}: listen")
+        raise SettingsError(f"{given} {error}") from error
     SECRETS.add(settings.api_key.get_secret_value(), "(api_key)")
     warnings += [f"server '{name}' is left out: {reason}" for name, reason in errors.items()]
     known = {server.name for server in settings.servers} | errors.keys()
