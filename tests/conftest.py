@@ -10,8 +10,6 @@ import pytest
 import warm
 from hypothesis import settings
 
-pytest_plugins = ["parallel"]
-
 # Nobody's keyring is touched, whatever this machine has: not here, not in daemons that tests start.
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
 
@@ -28,8 +26,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.option.processes:
-        warm.address()  # one for all of them, ready when all is collected
+    if getattr(config.option, "numprocesses", None):
+        warm.address()  # one for all workers, ready when they have collected
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,6 +51,12 @@ def log_level():
     """What others set is theirs: commands that ran in this process before leave their level behind."""
     for name in (None, "mcpproxy"):
         logging.getLogger(name).setLevel(logging.NOTSET if name else logging.WARNING)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: tests of processes wait as much as they work."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 4
 
 
 @pytest.fixture(scope="session")
