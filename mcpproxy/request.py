@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mcpproxy import names
 from mcpproxy.errors import Refused
 from mcpproxy.policy import Caller
 from mcpproxy.sandbox.source import TYPESCRIPT, fence_tag
@@ -112,7 +113,11 @@ def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: 
 def _only(found: Mapping[str, Any], known: tuple[str, ...], code: str, where: str) -> None:
     for name in found:
         if name not in known:
-            raise Refused(code, f"unknown field '{name}' in {where}; known are {', '.join(known)}")
+            places = {each: each for each in FIELDS} | {each: f"options.{each}" for each in OPTIONS}
+            near = names.close(name, places, 1)
+            meant = f"; did you mean {places[near[0]]}?" if near else ""
+            listed = ", ".join(known)
+            raise Refused(code, f"unknown field '{name}' in {where}; known are {listed}{meant}")
 
 
 def kind(value: object) -> str:

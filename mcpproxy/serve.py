@@ -153,6 +153,10 @@ def announce(daemon: Daemon, tcp: socket.socket) -> None:
         url(ANY_ADDRESS.get(host, host), port),
         "" if daemon.settings.anonymous_mcp else WITH_KEY,
     )
+    if not daemon.settings.servers and not daemon.server_errors:
+        logger.info(
+            "no servers yet; add one with: mcpproxy upstream add NAME -- COMMAND, or NAME --url URL"
+        )
     if not daemon.settings.loopback:
         logger.warning(
             "it can be reached from the network, by whoever has a key or a token, under the names in trusted_hosts"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 
@@ -15,7 +16,7 @@ from world import Played, open_world
 from mcpproxy import request
 from mcpproxy.catalog import Tool
 from mcpproxy.cli.code import scripts as scripts_command
-from mcpproxy.errors import CallError
+from mcpproxy.errors import CallError, Refused
 from mcpproxy.gates import check_arguments
 from mcpproxy.policy import ADMIN
 from mcpproxy.rest.api import open_api
@@ -243,3 +244,17 @@ def test_nothing_writes_a_stored_script():
     methods = [each.method for each in routes if each.path == "/api/v1/code/scripts"]
     assert methods == ["GET"]
     assert set(scripts_command.commands) == {"list"}
+
+
+@pytest.mark.parametrize(
+    ("body", "meant"),
+    [
+        ({"timeout": 5}, "options.timeout_ms"),
+        ({"allowedServers": []}, "options.allowed_servers"),
+        ({"options": {"timeout": 5}}, "options.timeout_ms"),
+        ({"options": {"inputs": {}}}, "input"),
+    ],
+)
+def test_a_field_that_is_not_there_is_answered_with_the_one_that_was_meant(body, meant):
+    with pytest.raises(Refused, match=rf"; did you mean {re.escape(meant)}\?$"):
+        request.read({"code": "1", **body}, Settings(), None, ADMIN)

@@ -300,7 +300,10 @@ def test_an_address_that_is_not_ours_is_in_the_way(host):
 )
 def test_the_first_line_is_a_command_that_works(caplog, settings, keyed, open_to_all):
     daemon = SimpleNamespace(
-        settings=Settings(**settings), warnings=[], places=SimpleNamespace(config="c.json")
+        settings=Settings(**settings),
+        server_errors={},
+        warnings=[],
+        places=SimpleNamespace(config="c.json"),
     )
     caplog.set_level("INFO", logger="mcpproxy")
     host = daemon.settings.host if open_to_all else "127.0.0.1"
@@ -310,6 +313,7 @@ def test_the_first_line_is_a_command_that_works(caplog, settings, keyed, open_to
     assert "mcpproxy http://127.0.0.1:" in caplog.text
     assert ("--header" in caplog.text) is keyed
     assert ("from the network" in caplog.text) is open_to_all
+    assert "no servers yet; add one with: mcpproxy upstream add" in caplog.text
 
 
 def test_an_ipv6_address_is_written_in_brackets():

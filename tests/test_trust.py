@@ -12,6 +12,7 @@ from daemon_process import over_http
 from running import KEY, STUBS, home
 
 from mcpproxy.cli.doctor import about
+from mcpproxy.cli.trust import report
 
 STUB = STUBS[0]
 SERVERS = "/api/v1/servers"
@@ -61,6 +62,7 @@ async def a_server_is_added(agent):
     assert not any(name.startswith("late") for name in await agent.listed())
     shown = (await agent.rest("GET", "/late/inspect")).body["data"]
     assert {tool["state"] for tool in shown["tools"]} == {"new"}
+    assert next(report(shown)) == f"late: waiting since {shown['decided_at']}"
     for name in ("approve", "upstream_approve", "quarantine_security", "upstream_servers"):
         assert name not in await agent.listed()
         assert "there is no tool" in json.dumps(await agent.call(name, {"name": "late"}))
@@ -166,6 +168,7 @@ def test_the_commands_of_the_page_work_without_a_daemon(monkeypatch):
     with home(mcpServers=[{**STUB, "name": "time", "quarantined": True}]) as place:
         said = [place.invoke(*line.split()[1:]) for line in commands.splitlines()]
         assert [done.exit_code for done in said] == [0] * 5, [done.output for done in said]
+        assert said[0].stdout.startswith("time: waiting\n")
         assert "33 tools, 33 not approved, 0 things to look at" in said[0].stdout
         assert "echo" in said[1].stdout and '"quarantined"' not in place.config.read_text("utf-8")
         assert said[3].stdout == "blocked ping; it is lazy\n  blocked: ping\n"

@@ -131,9 +131,11 @@ def report(found: Json) -> Iterator[str]:
     """An inspection for people. What is hidden in a server's words is shown by its number."""
     from mcpproxy.suspicion import visible
 
-    when = (
-        f", decided {found['decided_at']} by {found['decided_by']}" if found["decided_at"] else ""
-    )
+    when = ""
+    if found["decided_at"] and found["standing"] == "waiting":
+        when = f" since {found['decided_at']}"
+    elif found["decided_at"]:
+        when = f", decided {found['decided_at']} by {found['decided_by']}"
     yield f"{found['name']}: {found['standing']}{when}"
     if (says := found["instructions"]) is not None:
         yield f"\n  {MARKS[says['state']]:<8} its instructions"
