@@ -23,6 +23,7 @@ from mcpproxy.catalog import public
 from mcpproxy.errors import CallError
 from mcpproxy.listed import Kind, Listed, listed
 from mcpproxy.names import LONGEST
+from mcpproxy.upstream.listing import holds
 
 if TYPE_CHECKING:
     from mcpproxy.upstream.connection import Connection
@@ -191,8 +192,8 @@ async def fetch(server: str, ask: Ask, method: str) -> tuple[dict[str, Listed], 
                 logger.warning(
                     "server '%s': an entry of %s without %s is left out", server, method, key
                 )
-        if isinstance(ttl := page.get("ttlMs"), int | float) and ttl > 0:
-            held = min(held, max(1.0, ttl / 1000))
+        if (told := holds(page)) is not None:
+            held = min(held, max(1.0, told))
         cursor = page.get("nextCursor")
         if not isinstance(cursor, str) or not cursor or cursor in cursors:
             break

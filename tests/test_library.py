@@ -26,9 +26,10 @@ from mcpproxy import asking
 from mcpproxy.baseline import open_baseline
 from mcpproxy.catalog import EMPTY
 from mcpproxy.library import unwrap, wrap
-from mcpproxy.listings import Listings, all_of
+from mcpproxy.listings import HOLD_SECONDS, PROMPTS, Listings, all_of, fetch
 from mcpproxy.proxy import open_mcp
 from mcpproxy.upstream.fleet import open_fleet
+from mcpproxy.upstream.listing import holds
 
 SERVER_ERAS = ("legacy", "modern")
 
@@ -510,3 +511,13 @@ async def test_a_question_is_answered_only_by_who_was_asked(shelves):
 )
 def test_wrapping_is_reversible(server, uri):
     assert unwrap(wrap(server, uri)) == (server, uri)
+
+
+async def test_a_list_may_hold_for_longer_than_a_float_can_say():
+    async def ask(method, params):
+        return {"prompts": [{"name": "p"}], "ttlMs": 10**400}
+
+    found, held = await fetch("stub", ask, PROMPTS)
+    assert list(found) == ["p"] and held == HOLD_SECONDS
+    said = [10**400, float("inf"), 1500, 0.5, 0, -1, True, "9", None]
+    assert [holds({"ttlMs": each}) for each in said] == [86_400, 86_400, 1.5, 0.0005, *[None] * 5]

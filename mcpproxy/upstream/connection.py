@@ -29,6 +29,7 @@ from mcpproxy.errors import CallError
 from mcpproxy.upstream.dial import Line
 from mcpproxy.upstream.era import IDENTITY, Era, negotiate
 from mcpproxy.upstream.following import Following
+from mcpproxy.upstream.listing import holds
 
 logger = logging.getLogger(__name__)
 
@@ -267,8 +268,7 @@ class Connection:
                     found.append(entry)
                 else:
                     logger.warning("a tool without a name is left out: %.200r", entry)
-            if isinstance(ttl := page.get("ttlMs"), int | float) and ttl > 0:
-                held = ttl / 1000
+            held = holds(page) or held
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str) or not cursor or cursor in cursors:
                 break

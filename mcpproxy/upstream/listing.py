@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+LONGEST_HOLD = 86_400
+"""Seconds; a server may say any number, also one that no float can hold."""
+
 
 def merged(
     server: str, known: Mapping[str, Tool], definitions: Iterable[Mapping[str, Any]]
@@ -40,6 +43,14 @@ def merged(
         listed.setdefault(name, before if before and same else Tool(server, definition))
     old = {name: listed[name] for name in known if name in listed}
     return MappingProxyType(old | listed)
+
+
+def holds(page: Mapping[str, Any]) -> float | None:
+    """Seconds for which a server says that a list holds (`ttlMs`), a day at most; None if it doesn't say."""
+    found = page.get("ttlMs")
+    if isinstance(found, bool) or not isinstance(found, int | float) or found <= 0:
+        return None
+    return min(found, LONGEST_HOLD * 1000) / 1000
 
 
 @dataclass(frozen=True, slots=True)

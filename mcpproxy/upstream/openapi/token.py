@@ -62,7 +62,14 @@ class Tokens:
             token, lasts = found["access_token"], float(found.get("expires_in") or LIFETIME)
             if response.status != 200 or not isinstance(token, str) or header_fault(token):
                 raise ValueError
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:
             reason = (
                 f"no token is given for client_id {client.client_id!r} (HTTP {response.status})"
             )
