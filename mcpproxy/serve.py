@@ -369,7 +369,11 @@ def set_up_logs(level: str, file: Path | None) -> None:
             private_directory(file.parent)
             handlers.append(
                 logging.handlers.RotatingFileHandler(
-                    file, maxBytes=10 * 2**20, backupCount=3, encoding="utf-8"
+                    file,
+                    maxBytes=10 * 2**20,
+                    backupCount=3,
+                    encoding="utf-8",
+                    errors="backslashreplace",
                 )
             )
         except OSError as error:

@@ -6,7 +6,8 @@ import logging
 
 import anyio
 
-from mcpproxy import logs
+from mcpproxy import logs, serve
+from mcpproxy.upstream import dial
 
 
 async def test_lines_carry_the_id_of_their_own_request():
@@ -36,3 +37,17 @@ async def test_lines_carry_the_id_of_their_own_request():
     logger.warning("of none")
     logger.removeHandler(handler)
     assert sorted(said) == ["[-] of none", "[a] of a", "[b] of b"]
+
+
+def test_half_a_surrogate_pair_costs_no_line_and_no_traceback(tmp_path, monkeypatch, capsys):
+    made = []
+    monkeypatch.setattr(logging, "basicConfig", lambda **options: made.extend(options["handlers"]))
+    monkeypatch.setattr(logging.getLogger("mcpproxy"), "level", logging.INFO)
+    serve.set_up_logs("info", tmp_path / "main.log")
+    made.append(dial._log_file(tmp_path, "server"))
+    for handler in made[1:]:
+        dial._note(handler, ["half \ud800 of one"])
+        handler.close()
+    for name in ("main.log", "server.log"):
+        assert "half \\ud800 of one" in (tmp_path / name).read_text(encoding="utf-8")
+    assert capsys.readouterr().err == ""

@@ -142,7 +142,12 @@ def _notes(settings: ServerSettings, means: Means) -> Iterator[Note]:
 def _log_file(logs: Path, name: str) -> logging.handlers.RotatingFileHandler:
     private_directory(logs)
     return logging.handlers.RotatingFileHandler(
-        server_log(logs, name), maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True
+        server_log(logs, name),
+        maxBytes=LOG_BYTES,
+        backupCount=1,
+        encoding="utf-8",
+        delay=True,
+        errors="backslashreplace",
     )
 
 
