@@ -113,6 +113,16 @@ async def test_a_variable_that_is_not_set_is_named_and_nothing_is_started(tmp_pa
     assert not starts.exists()
 
 
+async def test_a_reason_that_stays_the_same_is_logged_once(tmp_path, caplog):
+    caplog.set_level("DEBUG", logger="mcpproxy")
+    async with fleet_of(tmp_path, env={"S": "${env:NO_SUCH_VARIABLE}"}) as fleet:
+        for _ in range(3):
+            await fleet.restart("stub")
+    down = [each for each in caplog.records if "is down" in each.getMessage()]
+    assert len(down) > 1
+    assert [each.levelname for each in down].count("WARNING") == 1
+
+
 async def test_limits_hold_and_name_the_server(tmp_path):
     async with fleet_of(tmp_path, max_concurrent_requests=1) as fleet:
         on_wire = anyio.Event()

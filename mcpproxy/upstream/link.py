@@ -98,6 +98,8 @@ class Link:
         """Set when the attempt that runs, or else the next one, has a result; then there is another."""
         self._wake = anyio.Event()
         self._reason = ""
+        self._logged: str | None = None
+        """Why the last attempts failed, as the log has it; None once one succeeded."""
 
     @property
     def connection(self) -> Connection | None:
@@ -173,12 +175,15 @@ class Link:
                 await self._wake.wait()
                 continue
             pause = self._pause(wait)
-            logger.warning(
+            # Once a minute for days would hide what else there is to read.
+            logger.log(
+                logging.DEBUG if self.seen.error == self._logged else logging.WARNING,
                 "server '%s' is down: %s; the next attempt is %s",
                 self.settings.name,
                 self.seen.error,
                 _when(pause, wait),
             )
+            self._logged = self.seen.error
             if self._trying:
                 self._try_over()
             with anyio.move_on_after(pause):
@@ -310,7 +315,7 @@ class Link:
             connection.version,
         )
         self.listed_at, self.used_at = time.time(), anyio.current_time()
-        self._not_before = -math.inf
+        self._not_before, self._logged = -math.inf, None
         self._show(Server(self.settings.name, "ready", connection.instructions, tools, None))
         self._try_over()
 
