@@ -23,7 +23,7 @@ import anyio.to_thread
 from mcpproxy import approvals
 from mcpproxy.approvals import ServerRecord, Sorted, Standing, ToolRecord
 from mcpproxy.catalog import Server, Tool
-from mcpproxy.decisions import Decided, Decisions, Known, ServerRow, Stamp, ToolRow
+from mcpproxy.decisions import Decided, Decisions, Known, ServerRow, Stamp, ToolRow, Waits
 from mcpproxy.errors import Refused, SettingsError
 from mcpproxy.listed import Kind, Listed
 from mcpproxy.listed import Sorted as Others
@@ -281,8 +281,12 @@ class Baseline:
 
     async def save(self) -> bool:
         """Write what has changed, or say in the log why that can't be done."""
+        async with self._turn:
+            return await self._save()
+
+    async def _save(self) -> bool:
         try:
-            await self.flush()
+            await self._write()
         except FAILURES as error:
             logger.error("approvals can't be written to %s: %s", self._path, error)
             return False
@@ -295,34 +299,37 @@ class Baseline:
 
     async def _write(self) -> None:
         self._changed = anyio.Event()
-        servers, self._servers = self._servers, {}
-        tools, self._tools = self._tools, {}
-        listed, self.listed.unwritten = self.listed.unwritten, {}
-        if not servers and not tools and not listed:
+        waits = self._waits()
+        self._servers, self._tools, self.listed.unwritten = {}, {}, {}
+        if waits == Waits():
             return
         try:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._file.write, servers, tools, listed)
+                await anyio.to_thread.run_sync(self._file.write, waits)
         except BaseException:
-            self._servers = servers | self._servers
-            self._tools = tools | self._tools
-            self.listed.unwritten = listed | self.listed.unwritten
+            self._servers = {**waits.servers, **self._servers}
+            self._tools = {**waits.tools, **self._tools}
+            self.listed.unwritten = {**waits.listed, **self.listed.unwritten}
             self._changed.set()
             raise
+
+    def _waits(self) -> Waits:
+        """What is still to be written."""
+        return Waits({**self._servers}, {**self._tools}, {**self.listed.unwritten})
 
     async def refresh(self) -> bool:
         """Take in what another process has put on record meanwhile; whether there was anything."""
         if not self._file.touched():
             return False
         async with self._turn:
+            await self._save()
             try:
-                await self._write()
                 known = await anyio.to_thread.run_sync(self._file.news)
-                while known is not None and (
-                    self._servers or self._tools or self.listed.unwritten
-                ):  # learnt in between
-                    await self._write()
-                    known = await anyio.to_thread.run_sync(self._file.read)
+                while known is not None and (waits := self._waits()) != Waits():
+                    # Not written: a full disk must not keep what somebody blocked from counting.
+                    known = await anyio.to_thread.run_sync(self._file.with_those, waits)
+                    if waits == self._waits():  # else something was learnt in between
+                        break
             except FAILURES as error:
                 logger.error("what others approved can't be read from %s: %s", self._path, error)
                 return False

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -134,6 +135,29 @@ class ListedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Waits:
+    """What is still to be written; what is None goes."""
+
+    servers: Mapping[str, ServerRow] = field(default_factory=dict)
+    tools: Mapping[tuple[str, str], ToolRow | None] = field(default_factory=dict)
+    listed: Mapping[ListedKey, ListedRow | None] = field(default_factory=dict)
+
+    def put(self, database: sqlite3.Connection) -> None:
+        for name, server in self.servers.items():
+            server.put(database, name)
+        for key, tool in self.tools.items():
+            if tool is None:
+                database.execute(DROP_TOOL, tuple(map(json.dumps, key)))
+            else:
+                tool.put(database, *key)
+        for (of, kind, known_as), one in self.listed.items():
+            if one is None:
+                database.execute(DROP_LISTED, (json.dumps(of), kind, json.dumps(known_as)))
+            else:
+                one.put(database, (of, kind, known_as))
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
     """All that is on record."""
 
@@ -192,26 +216,18 @@ class Decisions:
         self._version = None
         return self.news() or Known({}, {})
 
-    def write(
-        self,
-        servers: Mapping[str, ServerRow],
-        tools: Mapping[tuple[str, str], ToolRow | None],
-        listed: Mapping[ListedKey, ListedRow | None],
-    ) -> None:
+    def write(self, waits: Waits) -> None:
         """Put these in, all or none; what is None goes."""
         with self._database.changing() as database:
-            for name, server in servers.items():
-                server.put(database, name)
-            for key, tool in tools.items():
-                if tool is None:
-                    database.execute(DROP_TOOL, tuple(map(json.dumps, key)))
-                else:
-                    tool.put(database, *key)
-            for (of, kind, known_as), one in listed.items():
-                if one is None:
-                    database.execute(DROP_LISTED, (json.dumps(of), kind, json.dumps(known_as)))
-                else:
-                    one.put(database, (of, kind, known_as))
+            waits.put(database)
+
+    def with_those(self, waits: Waits) -> Known:
+        """All that is on record, as it will be when these have been written."""
+        with closing(sqlite3.connect(":memory:")) as copy:
+            with self._database.reading() as database:
+                database.backup(copy)
+            waits.put(copy)
+            return _records(copy)
 
     def details(self, server: str) -> dict[str, Decided]:
         """What is on record of a server's tools, in full."""

@@ -292,6 +292,32 @@ async def test_what_a_process_learns_while_it_reads_what_another_decided_is_kept
         assert blocked == {"a": False, "b": True}
 
 
+async def test_what_another_process_blocks_counts_though_we_can_not_write(
+    kept, monkeypatch, caplog
+):
+    entry = stub()
+    async with open_baseline(kept.file) as ours, open_baseline(kept.file) as other:
+        ours.become(wanted(entry))
+        await ours.refresh()
+        await ours.flush()
+        await other.refresh()
+        with monkeypatch.context() as patched:
+            patched.setattr(ours._file, "write", full_disk)
+            ours.judge(entry, lists("a"))
+            other.block(entry, "somebody")
+            await other.flush()
+            assert await ours.refresh() and "no space" in caplog.text
+            assert ours.standing(entry) == "blocked"
+            assert ours.record("stub").listed and "a" in ours.record("stub").tools
+        await ours.flush()
+        await other.refresh()
+        assert other.standing(entry) == "blocked" and "a" in other.record("stub").tools
+
+
+def full_disk(waits):
+    raise OSError("no space left on this device")
+
+
 @pytest.mark.threat("A2")
 async def test_a_call_that_waits_for_its_connection_does_not_go_out_once_its_server_is_blocked(
     kept, monkeypatch
