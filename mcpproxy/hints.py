@@ -151,8 +151,14 @@ NO_ENVELOPE = (
     "await tools.<server>.<tool>({...}) gives the tool's data, which has no ok of its own, and throws when the call "
     "fails: leave the check out"
 )
-MISTAKEN = re.compile(r"^TypeError: ([\w$]+)(?:\.[\w$]+ is not a function$| is not iterable$)")
+MISTAKEN = re.compile(
+    r"^TypeError: ([\w$]+)(?:\.[\w$]+ is not a function$| is not iterable$)|\(([\w$]+) is undefined\)$"
+)
 """A variable whose value is of another kind than the program takes it for."""
+GOT = re.compile(
+    r"(?<![\w$.])(?:([\w$]+)|\{([^{}=]{0,200})\}) *= *await (?:tools\.([\w$]+)\.([\w$]+)|search_tools)\("
+)
+"""Where a variable, or those that are taken apart, get what a tool or a search gives."""
 LONGEST_RESULT = 200
 UNWRAPPED = (".result", ".structuredContent", ".content", ".data")
 WRONG_USE = [
@@ -210,25 +216,28 @@ def advice(code: str, message: str, source: str, catalog: Catalog) -> str | None
     for pattern, remedy in WRONG_USE:
         if pattern.search(message):
             return remedy
-    if (found := MISTAKEN.match(message)) is not None:
-        return _given(found[1], source, catalog)
+    if (found := MISTAKEN.search(message)) is not None:
+        return _given(found[1] or found[2], source, catalog)
     return None
 
 
 def _given(variable: str, source: str, catalog: Catalog) -> str | None:
     """What a variable got, where that is what a tool gives or what a search found."""
-    gets = (
-        rf"(?<![\w$.]){re.escape(variable)} *= *await (?:tools\.([\w$]+)\.([\w$]+)|search_tools)\("
-    )
-    if (found := re.search(gets, source)) is None:
+    for found in GOT.finditer(source):
+        whole, parts, server_name, tool_name = found.groups()
+        if variable == whole or variable in re.findall(r"[\w$]+", parts or ""):
+            break
+    else:
         return None
-    if found[1] is None:
-        return f"search_tools gives {{tools, more}}: the array is {variable}.tools"
-    server = catalog.servers.get(names.original(found[1], catalog.servers))
-    if server is None or (tool := server.tools.get(names.original(found[2], server.tools))) is None:
+    if server_name is None:
+        return f"search_tools gives {{tools, more}}: the array is {'tools' if parts else f'{variable}.tools'}"
+    server = catalog.servers.get(names.original(server_name, catalog.servers))
+    if server is None:
+        return None
+    if (tool := server.tools.get(names.original(tool_name, server.tools))) is None:
         return None
     if (result := returned(tool)) is None:
-        return f"{access(tool)} doesn't say what it gives, which often is a text: return {variable} to see it"
+        return f"{access(tool)} doesn't say what it gives, which often is a text: return {whole or 'all of it'} to see it"
     return f"{access(tool)} gives {result if len(result) <= LONGEST_RESULT else 'an object'}"
 
 

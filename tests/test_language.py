@@ -431,10 +431,13 @@ def test_what_a_tool_gives_is_said_where_it_was_taken_for_something_else():
     source = "const text = await tools.files.read({}); text.split('.')"
     said = hints.advice("RUNTIME_ERROR", "TypeError: text.split is not a function", source, known)
     assert said == "tools.files.read gives { content?: string }"
+    source = "const { data, text } = await tools.files.read({}); return data.text"
+    message = "TypeError: cannot read property 'text' of undefined (data is undefined)"
+    assert hints.advice("RUNTIME_ERROR", message, source, known) == said
 
 
 def test_what_is_looked_for_in_a_source_takes_time_in_proportion_to_it():
-    shapes = ["a\n{}a b", "```\n{}", "def f({}", "{}", "function main{}"]
+    shapes = ["a\n{}a b", "{{{}a", "```\n{}", "def f({}", "{}", "function main{}"]
     began = time.process_time()
     for shape, filling in product(shapes, ["\n", " ", "`", "{ ", ")", "=<a ", "using ", "- a\n"]):
         source = shape.format(filling * (2**17 // len(filling)))
@@ -443,6 +446,7 @@ def test_what_is_looked_for_in_a_source_takes_time_in_proportion_to_it():
             ("SYNTAX_ERROR", "SyntaxError: Unexpected token ':'"),
             ("RUNTIME_ERROR", "ReferenceError: a is not defined"),
             ("RUNTIME_ERROR", "TypeError: a.b is not a function"),
+            ("RUNTIME_ERROR", "TypeError: cannot read property 'b' of undefined (a is undefined)"),
             ("SERIALIZATION_ERROR", f"x: {hints.UNDEFINED}"),
         ]:
             hints.advice(code, message, source, Catalog({}, 1))
