@@ -25,7 +25,7 @@ class Metrics(Area):
             Route(
                 method="GET",
                 path="/metrics",
-                summary="Figures for Prometheus",
+                summary="Metrics for Prometheus",
                 handle=self._metrics,
                 example=EXAMPLE,
                 content_type="text/plain; version=1.0.0; charset=utf-8",
