@@ -6,6 +6,7 @@ Takes a tool as it was listed on the wire; whatever is wrong with it, there is a
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -38,6 +39,10 @@ MOST_SAMPLES = 60
 
 SHORT_NOTE = 70
 SHORTEST_NOTE = 30
+
+
+DEPRECATED = re.compile(r"\bDEPRECATED\b|\b(?:[Ii]s|[Tt]ool|[Nn]ow) deprecated\b|^Deprecated\b")
+OUTDATED = " (deprecated)"
 
 
 class Described(Protocol):
@@ -104,11 +109,16 @@ def title_of(tool: Described) -> str:
 
 
 def summary(tool: Described, longest: int = 80) -> str:
-    """One line on what the tool does: the first sentence of its description, or its title."""
+    """One line on what the tool does: the first sentence of its description, or its title.
+
+    That another tool is to be used instead is often said in a later one.
+    """
     text = one_line(tool.definition.get("description"), 1000) or one_line(title_of(tool), longest)
-    sentence, stop, _ = text.partition(". ")
+    sentence, stop, rest = text.partition(". ")
     if stop and len(sentence) >= 15:
         text = sentence
+        if DEPRECATED.search(rest):
+            return f"{one_line(text, longest - len(OUTDATED)).removesuffix('.')}{OUTDATED}"
     return one_line(text, longest).removesuffix(".")
 
 

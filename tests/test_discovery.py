@@ -73,6 +73,22 @@ def test_who_asks_for_one_tool_alone_reads_more_of_its_words():
         assert len(one["parameters"][0]["description"]) <= 70
 
 
+@pytest.mark.parametrize(
+    ("description", "line"),
+    [
+        ("Read a whole file as text. DEPRECATED: use read_text.", "Read a whole file as text (deprecated)"),
+        ("Read a whole file as text. This tool is deprecated.", "Read a whole file as text (deprecated)"),
+        ("Read a whole file as text. Lists deprecated calls.", "Read a whole file as text"),
+        ("DEPRECATED: use read_text. It reads a file.", "DEPRECATED: use read_text"),
+        (f"{'Read ' * 30}. DEPRECATED", f"{'Read ' * 13}R… (deprecated)"),
+    ],
+)  # fmt: skip
+def test_a_line_says_that_a_tool_is_deprecated(description, line):
+    known = catalog(files=[{"name": "read", "description": description, "inputSchema": {}}])
+    (found,) = discovery(known).search_tools("read")["tools"]
+    assert found["description"] == line and len(line) <= 80
+
+
 def test_a_search_says_how_many_more_there_are(demo):
     answer = demo.search_tools("list", 1)
     assert len(answer["tools"]) == 1 and answer["more"] == 1
