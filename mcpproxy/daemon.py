@@ -355,7 +355,12 @@ async def open_daemon(
 
 async def _insist(daemon: Daemon) -> None:
     """Raises `SettingsError` where scripts can't be fully confined."""
-    await daemon.verify()
+    try:
+        await daemon.verify()
+    except WorkerError as error:
+        raise SettingsError(
+            f"code_execution_require_confinement is true, but could not be tried: {error}"
+        ) from error
     if not all(daemon.confinement.values()):
         why = "; ".join(daemon.warnings[-1:])
         raise SettingsError(f"code_execution_require_confinement is true, but {why}")
@@ -369,7 +374,10 @@ def all_lazy(settings: Settings) -> Settings:
 
 async def _prepare(daemon: Daemon, transformer: Transformer) -> None:
     """What can be done before somebody asks: nothing waits for it."""
-    await daemon.verify()
+    try:
+        await daemon.verify()
+    except WorkerError as error:
+        logger.warning("whether scripts are confined could not be tried: %s", error)
     try:
         await transformer.warm()
     except WorkerError as error:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 
 import anyio
 import pytest
 from daemon_process import stubs
 from running import below, gone
+from upstreams import until
 from warm import share_compiled
 
 from mcpproxy import CallError, Execution, ExecutionError, Proxy, Refused, SettingsError
 from mcpproxy.embedded import data_of
+from mcpproxy.sandbox import pool as pools
+from mcpproxy.sandbox.pool import Pool
 
 CONFIG = {"mcpServers": stubs("stub"), "code_execution_pool_size": 1}
 
@@ -86,3 +90,32 @@ async def test_a_configuration_that_can_not_be_used_is_refused(config, said):
 )
 def test_the_data_of_a_result_is_what_a_program_is_given(result, data):
     assert data_of(result) == data
+
+
+@pytest.mark.parametrize("insists", [False, True])
+async def test_a_fork_server_that_ends_while_vms_are_tried_is_no_end_of_the_daemon(
+    tmp_path, monkeypatch, insists
+):
+    share_compiled(tmp_path)
+    tried = Pool._fork
+    killed = []
+
+    def fork_and_kill(pool, act=None):
+        vm = tried(pool, act)
+        if act is not None and not killed:
+            killed.append(pool.fork_server)
+            os.kill(pool.fork_server, signal.SIGKILL)
+        return vm
+
+    monkeypatch.setattr(Pool, "_fork", fork_and_kill)
+    monkeypatch.setattr(pools, "FIRST_PAUSE", 0.001)
+    config = {"data_dir": str(tmp_path), "code_execution_require_confinement": insists}
+    proxy = Proxy(config)
+    if insists:
+        with pytest.raises(SettingsError, match="could not be tried"):
+            await proxy.__aenter__()
+        return
+    async with proxy:
+        await until(lambda: bool(killed))
+        await until(lambda: proxy.daemon.pool.fork_server not in (None, *killed))
+        assert (await proxy.execute("1 + 1")).value == 2

@@ -246,7 +246,10 @@ class Pool:
             self._over.popleft()
 
     async def verify(self) -> dict[str, bool]:
-        """Have a VM try each thing it must not be able to do, and say which attempts were stopped."""
+        """Have a VM try each thing it must not be able to do, and say which attempts were stopped.
+
+        Raises `WorkerError` where that can't be tried.
+        """
         await self._ready.wait()
         found = {}
         for act in probe.ALL:
@@ -256,6 +259,8 @@ class Pool:
                     await vm.ended.wait()
             finally:
                 vm.close()
+            if vm.ended.is_set() and vm.status is None:
+                raise WorkerError("the process that makes VMs ended before a VM had tried it")
             wanted = probe.REFUSED if act == probe.LANDLOCK_ACT else -SIGSYS
             found[act] = vm.status == wanted
         return found
