@@ -193,7 +193,8 @@ async def test_an_unknown_server_is_a_404_that_names_close_ones(app, method, pat
         ({"name": "two"}, "neither command nor url"),
         ({"name": "two", "command": "x", "args": "y"}, "args: "),
         ({"name": "two", "command": "x", "args": ["y", 1]}, "args[1]: "),
-        ({"name": "two", "url": "ftp://x"}, "url of 'two' must begin with http://"),
+        ({"name": "two", "url": "ftp://x"}, "url of 'two' must be a URL that begins with http://"),
+        ({"name": "two", "url": "http://[::1"}, "url of 'two' must be a URL that begins with"),
         (
             {"name": "two", "command": "x", "url": "http://x"},
             "server 'two' has both command and url",

@@ -141,13 +141,19 @@ def _unusable(server: ServerSettings) -> Iterator[tuple[str, str]]:
         yield "", f"server '{server.name}' has protocol stdio and no command"
     elif server.protocol in ("http", "streamable-http", "sse") and server.url is None:
         yield "", f"server '{server.name}' has protocol {server.protocol} and no url"
-    elif server.url is not None:
-        parts = urlsplit(server.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            yield (
-                "url",
-                f"of '{server.name}' must begin with http:// or https://, not '{server.url}'",
-            )
+    elif server.url is not None and not _is_http(server.url):
+        yield (
+            "url",
+            f"of '{server.name}' must be a URL that begins with http:// or https://, not '{server.url}'",
+        )
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # a bracket that isn't closed
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def _unusable_document(server: ServerSettings) -> Iterator[tuple[str, str]]:
