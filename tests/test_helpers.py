@@ -105,6 +105,30 @@ NODE = [
         "(() => { const out = []; new URLSearchParams('a=1&b=2').forEach((v, k) => out.push([k, v])); return out })()",
         [["a", "1"], ["b", "2"]],
     ),
+    (
+        "[0, -0, 1234567.891, -1234.5, 2.0005, 999.9996, 1e21, 5e-7, NaN, -Infinity, 123456789n].map(n => n.toLocaleString())",
+        [
+            "0",
+            "-0",
+            "1,234,567.891",
+            "-1,234.5",
+            "2.001",
+            "1,000",
+            "1,000,000,000,000,000,000,000",
+            "0",
+            "NaN",
+            "-\u221e",
+            "123,456,789",
+        ],
+    ),
+    (
+        "[(12.5).toLocaleString('en-US', {minimumFractionDigits: 2}), (0.125).toLocaleString('en', {style: 'percent', maximumFractionDigits: 1}), (1e4).toLocaleString(undefined, {useGrouping: false})]",
+        ["12.50", "12.5%", "10000"],
+    ),
+    (
+        "(() => { const d = new Date(13 * 36e5 + 65e3); return [d.toLocaleString(), d.toLocaleDateString('en-US'), d.toLocaleTimeString([], {timeZone: 'UTC'}), [1234.5, new Date(NaN)].toLocaleString()] })()",
+        ["1/1/1970, 1:01:05 PM", "1/1/1970", "1:01:05 PM", "1,234.5,Invalid Date"],
+    ),
     ("[btoa('hello'), atob('aGVsbG8='), atob(' aGVs bG8 ')]", ["aGVsbG8=", "hello", "hello"]),
     ("(() => { try { atob('*') } catch (e) { return e.name } })()", "InvalidCharacterError"),
     ("(() => { try { btoa('\u20ac') } catch (e) { return e.name } })()", "InvalidCharacterError"),
@@ -220,3 +244,17 @@ async def test_sleeping_overlaps_and_ends_with_the_deadline(world):
 )
 async def test_what_is_absent_is_absent(world, name):
     assert await world.value(f"typeof {name}") == "undefined"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "(1).toLocaleString('de-DE')",
+        "(1).toLocaleString('en-US', {style: 'currency', currency: 'EUR'})",
+        "new Date(0).toLocaleString('en-US', {timeZone: 'Asia/Tokyo'})",
+        "new Date(0).toLocaleDateString(undefined, {month: 'long'})",
+    ],
+)
+async def test_a_text_that_would_be_wrong_for_its_locale_is_refused(world, code):
+    reply = await world.run(code)
+    assert "there is no Intl here" in reply["error"]["message"]
