@@ -15,6 +15,9 @@ from pathlib import Path
 
 import anyio
 
+LOOK_SECONDS = 30.0
+"""Between looks at a process, should its end not be told: an event loop forgets who waits for a descriptor
+when another one with that number is closed in the turn in which its own waiter wakes."""
 KILLED_SECONDS = 5.0
 """In which a process is gone that was killed."""
 
@@ -42,7 +45,8 @@ class Process:
                 )
                 continue
             try:
-                await anyio.wait_readable(ends)
+                with anyio.move_on_after(LOOK_SECONDS):
+                    await anyio.wait_readable(ends)
             finally:
                 os.close(ends)
         return code

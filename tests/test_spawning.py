@@ -83,3 +83,11 @@ async def test_asyncio_s_own_cancellation_leaves_no_process_behind():
         with pytest.raises(asyncio.CancelledError):
             await ending
         assert await process.wait() == -signal.SIGKILL
+
+
+async def test_an_end_is_noticed_though_the_loop_forgets_who_waits_for_it(monkeypatch):
+    monkeypatch.setattr(spawning, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(anyio, "wait_readable", lambda descriptor: anyio.sleep_forever())
+    process = spawn([*SHELL, "exit 7"], env={})
+    with anyio.fail_after(10):
+        assert await process.wait() == 7
