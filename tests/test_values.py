@@ -159,3 +159,9 @@ async def test_functions_may_call_each_other_a_few_thousand_deep(world):
 async def test_half_a_character_in_a_source_is_a_replacement_character(world):
     code = "const s: string = 'a\ud800b'; return [s.length, s]"
     assert await world.value(code, language="typescript") == [3, "a\ufffdb"]
+
+
+async def test_a_result_that_is_not_a_number_says_where_such_come_from(world):
+    reply = await world.run("[1 * undefined]")
+    assert "value[0] is NaN" in reply["error"]["message"]
+    assert "log what the tool gave" in reply["error"]["message"]

@@ -88,7 +88,7 @@
       case 'boolean': return value ? 'true' : 'false';
       case 'number':
         if (isFinite(value)) return value === 0 ? '0' : '' + value;
-        return refuse(path, '' + value, 'JSON has no such number; return null or a string');
+        return refuse(path, '' + value, 'JSON has no such number; return null or a string' + (value !== value ? '. NaN comes of arithmetic with undefined, an object, or text that is no number: log what the tool gave' : ''));
       case 'bigint': return refuse(path, 'a BigInt', 'return Number(x) or .toString()');
       case 'symbol': return refuse(path, 'a symbol', 'return its .description');
       case 'function': return refuse(path, 'a function', 'return its result, or leave it out');
