@@ -56,10 +56,15 @@ def out_of_memory(memory_mb: int) -> str:
 
 
 def crashed(code: str, why: str, status: int | None) -> Outcome:
-    """The end of a process that gave no account of it; `status` is its exit status, negative for a signal."""
+    """The end of a process that gave no account of it.
+
+    `status` is its exit status, negative for a signal; where that isn't known, `why` tells.
+    """
     if status == -SIGSYS:
         why = "its process was killed for a system call that it may not make"
     elif status is not None and status < 0:
         why = f"its process was killed by signal {-status}"
+    elif status is not None:
+        why = f"its process gave up with status {status}"
     message = f"the process of this script ended unexpectedly: {why}; no other script is affected"
     return Outcome(ok=False, code=code, message=message)

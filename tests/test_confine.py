@@ -201,6 +201,7 @@ async def test_killing_the_fork_server_ends_all_vms_and_it_is_started_again(worl
         vms = await all_vms(world)
         os.kill(zygote, signal.SIGKILL)
     assert replies[0]["error"]["code"] == "WORKER_CRASHED"
+    assert "went with the process that makes VMs" in replies[0]["error"]["message"]
     for pid in [zygote, *vms]:
         await gone(pid)
     assert await world.value("'next'") == "next"

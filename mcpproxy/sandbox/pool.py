@@ -100,7 +100,7 @@ class Vm:
             except OSError:
                 data = b""  # it ended with something unread
             if not data:
-                raise WorkerError("it hung up")
+                raise WorkerError("it went with the process that makes VMs")
             if found := self._splitter.feed(data):
                 return found
 
