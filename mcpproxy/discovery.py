@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpproxy.approvals import command, why_held
 from mcpproxy.declarations import (
+    DEPRECATED,
     call_line,
     declaration,
     listed,
@@ -207,8 +208,9 @@ def entry(tool: Tool) -> Entry:
         for one in properties.values()
         if isinstance(one, Mapping)
     ]
-    text = tool.definition.get("description")
-    lead, *rest = SENTENCE.split(text[:1500].strip() if isinstance(text, str) else "", maxsplit=1)
+    described = tool.definition.get("description")
+    text = described[:1500].strip() if isinstance(described, str) else ""
+    lead, *rest = SENTENCE.split(text, maxsplit=1)
     return Entry(
         id=id_of(tool),
         name=name_of(tool),
@@ -218,6 +220,7 @@ def entry(tool: Tool) -> Entry:
         text=" ".join(rest),
         parameters=" ".join(map(str, properties)),
         details=" ".join(notes)[:4000],
+        outdated=DEPRECATED.search(text) is not None,
     )
 
 

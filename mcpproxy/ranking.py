@@ -23,6 +23,9 @@ OWN_GROUP = 0.5
 """What it adds that the query is the name, begins it, or has the words of the entry's group."""
 
 
+OUTDATED = 0.5
+"""What is left of the score of an entry that is deprecated."""
+
 TAIL = 0.15
 """Entries below this share of the best score are noise."""
 
@@ -46,6 +49,8 @@ class Row:
     """Its name as one word: whole, without the group, with the group in front."""
     own: frozenset[str]
     """The words of its group."""
+    outdated: bool = False
+    """Whether it says itself that there is something better."""
 
 
 class Ranking:
@@ -77,7 +82,9 @@ class Ranking:
         rows = self._rows
         ahead = sorted(scores, key=lambda n: (-scores[n], rows[n].id))[:MOST_FOUND]
         return {
-            number: scores[number] * (1 + self._bonus(rows[number], place < COMPARED))
+            number: scores[number]
+            * (1 + self._bonus(rows[number], place < COMPARED))
+            * (OUTDATED if rows[number].outdated else 1)
             for place, number in enumerate(ahead)
             if scores[number] >= TAIL * scores[ahead[0]]
         }

@@ -70,6 +70,8 @@ class Entry:
     text: str = ""
     parameters: str = ""
     details: str = ""
+    outdated: bool = False
+    """Whether there is something better by now, as is said of it."""
 
 
 @dataclass(frozen=True)
@@ -300,6 +302,7 @@ def row(entry: Entry) -> Row:
         tuple(dict.fromkeys(map(stem, bare))),
         (whole, "".join(bare), "".join(group) + whole),
         frozenset(group),
+        entry.outdated,
     )
 
 

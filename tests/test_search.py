@@ -201,3 +201,11 @@ def test_meaning_moves_what_words_found_and_never_what_was_named(index):
     assert index.search("list files", likeness=near)[0] == words[1] != words[0]
     assert index.search("take screenshot", likeness=ALIKE)[0] == "web:take_screenshot"
     assert index.search("list_issues", likeness=ALIKE) == index.search("list_issues")
+
+
+def test_what_is_deprecated_comes_after_what_replaces_it_but_is_found_by_name():
+    old = Entry("fs:read_file", "read_file", "fs", text="Read a file", outdated=True)
+    new = Entry("fs:read_text_file", "read_text_file", "fs", text="Read a text file")
+    index = Index([old, new])
+    assert index.search("read the file of a user") == ["fs:read_text_file", "fs:read_file"]
+    assert index.search("read_file")[0] == "fs:read_file"
