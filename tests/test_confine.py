@@ -194,6 +194,14 @@ async def test_killing_a_vm_costs_its_script_alone(world):
     assert await world.value("'next'") == "next"
 
 
+async def test_a_spare_that_was_killed_is_given_to_nobody(world):
+    for pid in await all_vms(world):
+        os.kill(pid, signal.SIGKILL)
+        while is_there(pid):  # nobody else has a turn: the pool can't have heard of it
+            pass
+    assert await world.value("'whole'") == "whole"
+
+
 @pytest.mark.threat("S4")
 async def test_killing_the_fork_server_ends_all_vms_and_it_is_started_again(world):
     async with a_running(world, HANGS) as (_, replies):

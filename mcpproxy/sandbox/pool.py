@@ -57,6 +57,16 @@ class Vm:
         self._splitter = frames.Splitter()
         self._backlog: deque[memoryview] = deque()
 
+    @property
+    def there(self) -> bool:
+        """Whether it still listens. Only asked before it has been given anything, so that it says nothing."""
+        try:
+            return self._socket.recv(1, socket.MSG_PEEK) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
     def post(self, text: bytes) -> bool:
         """Send one frame, now or as soon as the VM reads again. Never blocks.
 
@@ -147,7 +157,7 @@ class Pool:
                 await self._ready.wait()
         await self._enter(queue_seconds)
         try:
-            vm = self._spares.popleft() if self._spares else self._fork()
+            vm = self._take()
             try:
                 yield vm
             finally:
@@ -157,6 +167,14 @@ class Pool:
                     self._refill()
         finally:
             self._leave()
+
+    def _take(self) -> Vm:
+        while self._spares:
+            vm = self._spares.popleft()
+            if vm.there:
+                return vm
+            vm.close()  # it was killed, and we have yet to be told
+        return self._fork()
 
     async def _enter(self, seconds: float) -> None:
         if self.busy < self.size and not self._line:
