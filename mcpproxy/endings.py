@@ -55,7 +55,16 @@ def out_of_memory(memory_mb: int) -> str:
     )
 
 
-def crashed(code: str, why: str, status: int | None) -> Outcome:
+def taken_along(script: Script) -> Outcome:
+    """The process that makes VMs ended, and all VMs with it."""
+    message = (
+        "the process of this script ended with the one that makes such processes, which is "
+        "being started again; whatever else ran at that moment ended, too"
+    )
+    return Outcome(ok=False, code="WORKER_CRASHED", message=message + in_flight(script))
+
+
+def crashed(script: Script, why: str, status: int | None) -> Outcome:
     """The end of a process that gave no account of it.
 
     `status` is its exit status, negative for a signal; where that isn't known, `why` tells.
@@ -67,4 +76,4 @@ def crashed(code: str, why: str, status: int | None) -> Outcome:
     elif status is not None:
         why = f"its process gave up with status {status}"
     message = f"the process of this script ended unexpectedly: {why}; no other script is affected"
-    return Outcome(ok=False, code=code, message=message)
+    return Outcome(ok=False, code="WORKER_CRASHED", message=message + in_flight(script))

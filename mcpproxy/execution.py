@@ -327,7 +327,9 @@ class Execution:
             return Outcome(ok=False, code="MEMORY_LIMIT", message=message)
         if vm.status == -endings.SIGSYS:
             logger.error("%s: the VM was killed for a system call that it may not make", self._id)
-        return endings.crashed(crash.code, str(crash), vm.status)
+        if vm.ended.is_set() and vm.status is None:
+            return endings.taken_along(self._script)
+        return endings.crashed(self._script, str(crash), vm.status)
 
     def _reply(self, outcome: Outcome) -> Reply:
         script = self._script

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
-from watched import Watched, pid_of, pids
+from watched import Watched, pid_of, pids, status
 from world import Played, open_world
 
 from mcpproxy.sandbox.confine import MACHINES, MAX_CPU_SECONDS, assemble
@@ -59,11 +59,6 @@ async def a_vm(pool):
             while status(pid).get("Seccomp") != "2":
                 await checkpoint()
         yield pid
-
-
-def status(pid: int) -> dict[str, str]:
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 def looked_into(pid: int, name: str) -> str:
@@ -189,6 +184,7 @@ async def test_killing_a_vm_costs_its_script_alone(world):
         os.kill(await pid_of(vm, world.pool.pool), signal.SIGKILL)
     assert replies[0]["error"]["code"] == "WORKER_CRASHED"
     assert "signal 9" in replies[0]["error"]["message"]
+    assert "call 1 (stub:hang)" in replies[0]["error"]["message"]
     assert replies[0]["calls"][0]["outcome"] == "unknown"
     assert world.upstreams.cancelled == ["hang"]
     assert await world.value("'next'") == "next"
@@ -209,7 +205,7 @@ async def test_killing_the_fork_server_ends_all_vms_and_it_is_started_again(worl
         vms = await all_vms(world)
         os.kill(zygote, signal.SIGKILL)
     assert replies[0]["error"]["code"] == "WORKER_CRASHED"
-    assert "went with the process that makes VMs" in replies[0]["error"]["message"]
+    assert "whatever else ran at that moment ended, too" in replies[0]["error"]["message"]
     for pid in [zygote, *vms]:
         await gone(pid)
     assert await world.value("'next'") == "next"

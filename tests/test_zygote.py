@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
+import resource
 import select
 import socket
 import subprocess
@@ -16,6 +18,7 @@ import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from watched import children, status
 from world import Found, Played
 
 from mcpproxy import request
@@ -80,12 +83,24 @@ class Server:
 
 
 @contextmanager
-def a_server():
+def a_server(number: int | None = None, before: tuple[str, ...] = ()):
+    """`number` is that of its line's descriptor; `before` stands before its command."""
     ours, theirs = socket.socketpair()
+    if number is not None:
+        theirs = socket.socket(fileno=fcntl.fcntl(theirs.detach(), fcntl.F_DUPFD, number))
     with ours:
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-c", ZYGOTE, str(theirs.fileno()), str(2**28), "fork"],
+                [
+                    *before,
+                    sys.executable,
+                    "-I",
+                    "-c",
+                    ZYGOTE,
+                    str(theirs.fileno()),
+                    str(2**28),
+                    "fork",
+                ],
                 pass_fds=[theirs.fileno()],
                 env={},
                 stdin=subprocess.DEVNULL,
@@ -142,6 +157,35 @@ def test_half_an_order_and_the_end_of_the_line_end_the_fork_server():
         server.send(ORDER.pack(1, 2, 3)[:-1])
         server.control.shutdown(socket.SHUT_WR)
         assert server.process.wait(10) == 0
+
+
+@pytest.mark.threat("S12")
+def test_a_vm_has_no_line_of_the_fork_server_whatever_its_number():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2048:
+        pytest.skip("no process may have so many descriptors here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    try:
+        with a_server(number=1500) as server:
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                server.send(ORDER.pack(0, 1, 0), (theirs.fileno(),))
+                server.answers()
+                (vm,) = children(server.process.pid)
+                try:
+                    while status(vm).get("Seccomp") != "2":
+                        pass  # it has shed what isn't its own by then
+                    assert os.listdir(f"/proc/{vm}/fd") == ["3"]
+                except PermissionError:
+                    pytest.skip("only root may look into a process that is not dumpable")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.threat("S12")
+def test_no_signal_is_written_to_a_vm_s_line_where_stderr_is_closed():
+    with a_server(before=("/bin/sh", "-c", 'exec "$@" 2>&-', "sh")) as server:
+        assert server.answers() == []
 
 
 # an execution whose VM says what it likes

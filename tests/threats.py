@@ -59,7 +59,9 @@ THREATS: dict[str, tuple[str, ...]] = {
     ),
     "S12": (
         "test_zygote::test_a_socket_with_an_odd_order_is_closed_and_not_given_to_the_next_vm",
+        "test_zygote::test_a_vm_has_no_line_of_the_fork_server_whatever_its_number",
         "test_zygote::test_half_an_order_and_the_end_of_the_line_end_the_fork_server",
+        "test_zygote::test_no_signal_is_written_to_a_vm_s_line_where_stderr_is_closed",
         "test_zygote::test_anything_without_a_socket_makes_the_fork_server_do_nothing",
     ),
     "S13": (

@@ -41,3 +41,8 @@ async def pids(pool: Pool) -> dict[int, int]:
 
 async def pid_of(vm: Vm, pool: Pool) -> int:
     return (await pids(pool))[vm.number]
+
+
+def status(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}

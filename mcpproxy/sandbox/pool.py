@@ -110,7 +110,7 @@ class Vm:
             except OSError:
                 data = b""  # it ended with something unread
             if not data:
-                raise WorkerError("it went with the process that makes VMs")
+                raise WorkerError("nobody can tell how")
             if found := self._splitter.feed(data):
                 return found
 

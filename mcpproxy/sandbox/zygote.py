@@ -33,6 +33,9 @@ from mcpproxy.sandbox.worker import rehearse, work
 VM_DESCRIPTOR = 3
 """The one descriptor a VM has."""
 
+DESCRIPTORS = 1024
+"""More than the fork server ever has, all its numbers being low."""
+
 QUIET_MS = 100
 """A VM for which no script comes in this time rehearses once more; a busy machine has better things to do."""
 
@@ -57,8 +60,9 @@ class Zygote:
         self._vm = Newborn() if forks else None
         self._numbers: dict[int, int] = {}  # of the VM that has this process ID
         self._pids: dict[int, int] = {}  # of the VM that has this number
-        self._wakeup, self._woken = os.pipe()
-        assert self._woken != VM_DESCRIPTOR  # where a VM will hear nothing of it
+        self._wakeup, woken = os.pipe()
+        # Not the number that a VM's socket gets: a signal would be written to it.
+        self._woken = os.dup(woken) if woken == VM_DESCRIPTOR else woken
 
     def run(self) -> NoReturn:
         """Serve until the daemon hangs up; then take all VMs along."""
@@ -199,7 +203,7 @@ class Newborn:
     def live(self, parent: int, descriptor: int, act: int) -> NoReturn:
         """Shed all that is the parent's, confine, wait for a job, do it, and end."""
         try:
-            self._shed(parent, descriptor, VM_DESCRIPTOR, 0, 1024)
+            self._shed(parent, descriptor, VM_DESCRIPTOR, 0, DESCRIPTORS)
             if not self._job.poll(QUIET_MS):
                 # Nobody waits: touch what every script touches, as pages are copied on the first
                 # write to them.
@@ -225,7 +229,9 @@ def main() -> NoReturn:
     # Dates are in UTC, whatever the host's zone; and libc must not look for its file later.
     os.environ.clear()
     os.environ["TZ"] = "UTC0"
-    control = socket(fileno=int(sys.argv[1]))
+    given = int(sys.argv[1])
+    control = socket(fileno=os.dup(given))  # a low number, that a VM is sure to close
+    os.close(given)
     Zygote(control, int(sys.argv[2]), forks=sys.argv[3] == "fork").run()
 
 
