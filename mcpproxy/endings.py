@@ -59,7 +59,7 @@ def taken_along(script: Script) -> Outcome:
     """The process that makes VMs ended, and all VMs with it."""
     message = (
         "the process of this script ended with the one that makes such processes, which is "
-        "being started again; whatever else ran at that moment ended, too"
+        "being started again; whatever else ran at that moment ended, too: run it again"
     )
     return Outcome(ok=False, code="WORKER_CRASHED", message=message + in_flight(script))
 

@@ -8,6 +8,7 @@ from mcpproxy.guard import EXEC
 from mcpproxy.journal.records import LONGEST_NAME, text
 from mcpproxy.rest.activity import Activity
 from mcpproxy.rest.code import Code
+from mcpproxy.rest.config import Config
 from mcpproxy.rest.events import Events
 from mcpproxy.rest.keptcode import KeptPrograms
 from mcpproxy.rest.logins import Logins
@@ -30,6 +31,7 @@ AREAS = (
     KeptPrograms,
     Tools,
     Servers,
+    Config,
     Resources,
     Trust,
     Logins,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mcpproxy.admin import MOST_LINES, Admin
+from mcpproxy.rest.config import APPLIED
 from mcpproxy.rest.routing import Area, Query, Request, Route
 from mcpproxy.status import servers
 
@@ -26,26 +27,6 @@ SERVER = {
     "in_flight": 0,
     "queued": 0,
 }
-APPLIED = {
-    "applied": True,
-    "changed": ["mcpServers.time"],
-    "requires_restart": [],
-    "warnings": [],
-}
-CONFIGURATION: dict[str, Any] = {
-    "config": "~/.mcpproxy/mcp_config.json",
-    "state": "~/.local/state/mcpproxy",
-    "logs": "~/.local/state/mcpproxy/log",
-    "settings": {
-        "listen": {"value": "127.0.0.1:8080", "from": "file"},
-        "call_tool_timeout": {"value": "120s", "from": "default"},
-    },
-    "mcpServers": {"time": {"name": "time", "command": "mcp-server-time"}},
-    "left_out": {},
-    "requires_restart": [],
-    "error": None,
-}
-
 TAIL = Query(
     "tail",
     "how many lines, from the end; 100 unless given",
@@ -132,20 +113,6 @@ class Servers(Area):
                 query=(TAIL,),
                 example={"name": "time", "path": "logs/server-time.log", "lines": ["ready"]},
             ),
-            Route(
-                method="GET",
-                path="/api/v1/config",
-                summary="The settings in force and where each comes from, without secrets",
-                handle=self._configuration,
-                example=CONFIGURATION,
-            ),
-            Route(
-                method="POST",
-                path="/api/v1/config/apply",
-                summary="Read the configuration anew",
-                handle=self._apply,
-                example=APPLIED,
-            ),
         )
 
     async def _list(self, request: Request) -> Any:
@@ -171,9 +138,3 @@ class Servers(Area):
 
     async def _logs(self, request: Request) -> Any:
         return await self._admin.logs(request.parameters["name"], request.query.get("tail", 100))
-
-    async def _configuration(self, request: Request) -> Any:
-        return self._admin.configuration()
-
-    async def _apply(self, request: Request) -> Any:
-        return await self._admin.apply()
