@@ -8,6 +8,7 @@ from __future__ import annotations
 from mcpproxy.script import Outcome, Script
 
 SIGSYS = 31
+AGAIN = ". No call of it was in flight: look at `calls`, and run it again"
 LISTED = 10
 """Calls in flight that are named; the rest is counted."""
 
@@ -59,9 +60,9 @@ def taken_along(script: Script) -> Outcome:
     """The process that makes VMs ended, and all VMs with it."""
     message = (
         "the process of this script ended with the one that makes such processes, which is "
-        "being started again; whatever else ran at that moment ended, too: run it again"
+        "being started again; whatever else ran at that moment ended, too"
     )
-    return Outcome(ok=False, code="WORKER_CRASHED", message=message + in_flight(script))
+    return Outcome(ok=False, code="WORKER_CRASHED", message=message + (in_flight(script) or AGAIN))
 
 
 def crashed(script: Script, why: str, status: int | None) -> Outcome:
@@ -76,4 +77,4 @@ def crashed(script: Script, why: str, status: int | None) -> Outcome:
     elif status is not None:
         why = f"its process gave up with status {status}"
     message = f"the process of this script ended unexpectedly: {why}; no other script is affected"
-    return Outcome(ok=False, code="WORKER_CRASHED", message=message + in_flight(script))
+    return Outcome(ok=False, code="WORKER_CRASHED", message=message + (in_flight(script) or AGAIN))

@@ -190,6 +190,15 @@ async def test_killing_a_vm_costs_its_script_alone(world):
     assert await world.value("'next'") == "next"
 
 
+async def test_a_crash_without_a_call_in_flight_says_to_run_it_again(world):
+    async with a_running(world, "call_tool('stub', 'echo', {}); for (;;) {}") as (vm, replies):
+        while world.upstreams.in_flight:
+            await checkpoint()
+        await checkpoint()
+        os.kill(await pid_of(vm, world.pool.pool), signal.SIGKILL)
+    assert replies[0]["error"]["message"].endswith("run it again")
+
+
 async def test_a_spare_that_was_killed_is_given_to_nobody(world):
     for pid in await all_vms(world):
         os.kill(pid, signal.SIGKILL)
