@@ -102,6 +102,7 @@ LAYERS = [
         "meter",
         "tracing",
         "spawning",
+        "readiness",
     },
 ]
 """From the top; a module may import from layers below its own, and from its own layer without a cycle."""

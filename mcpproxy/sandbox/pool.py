@@ -13,11 +13,12 @@ import socket
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 
 import anyio
 
 from mcpproxy.errors import PoolBusy, WorkerError
+from mcpproxy.readiness import Readable
 from mcpproxy.sandbox import frames, probe
 from mcpproxy.sandbox.confine import LAYERS
 from mcpproxy.sandbox.orders import EVENT, ORDER
@@ -54,6 +55,7 @@ class Vm:
         self.pid: int | None = None
         """Its process ID, told when it has ended."""
         self._socket = sock
+        self._readable = Readable(sock.fileno())
         self._splitter = frames.Splitter()
         self._backlog: deque[memoryview] = deque()
 
@@ -105,7 +107,7 @@ class Vm:
             try:
                 data = self._socket.recv(1 << 18)
             except BlockingIOError:
-                await anyio.wait_readable(self._socket)
+                await self._readable.wait()
                 continue
             except OSError:
                 data = b""  # it ended with something unread
@@ -115,6 +117,7 @@ class Vm:
                 return found
 
     def close(self) -> None:
+        self._readable.close()
         self._socket.close()
 
 
@@ -334,24 +337,25 @@ class Pool:
     async def _follow(self, control: socket.socket) -> None:
         """Note what the fork server tells, until it ends."""
         rest = b""
-        while True:
-            await anyio.wait_readable(control)
-            try:
-                data = control.recv(1 << 16)
-            except BlockingIOError:
-                continue
-            except OSError:
-                return
-            if not data:
-                return
-            data = rest + data
-            whole = len(data) // EVENT.size * EVENT.size
-            rest = data[whole:]
-            for number, pid, status in EVENT.iter_unpack(data[:whole]):
-                if number:
-                    self._note_end(number, pid, status)
-                else:
-                    self._note_ready(control, pid, status)
+        with closing(Readable(control.fileno())) as readable:
+            while True:
+                await readable.wait()
+                try:
+                    data = control.recv(1 << 16)
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    return
+                if not data:
+                    return
+                data = rest + data
+                whole = len(data) // EVENT.size * EVENT.size
+                rest = data[whole:]
+                for number, pid, status in EVENT.iter_unpack(data[:whole]):
+                    if number:
+                        self._note_end(number, pid, status)
+                    else:
+                        self._note_ready(control, pid, status)
 
     def _note_ready(self, control: socket.socket, pid: int, in_force: int) -> None:
         self._control = control

@@ -13,7 +13,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any, Self
 
 import anyio
@@ -21,6 +21,8 @@ import anyio.lowlevel
 import mcp_types as types
 import pydantic_core
 from mcp.shared.message import SessionMessage
+
+from mcpproxy.readiness import Readable
 
 logger = logging.getLogger(__name__)
 
@@ -42,14 +44,14 @@ LAST = re.compile(b",\\s*" + ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 """Where libraries put it."""
 
 
-async def read(fd: int) -> bytes:
+async def read(pipe: Readable) -> bytes:
     """Some bytes of a pipe; none at its end. Who writes without a pause doesn't keep us from others."""
     waited = False
     while True:
         try:
-            data = os.read(fd, CHUNK)
+            data = os.read(pipe.fd, CHUNK)
         except BlockingIOError:
-            await anyio.wait_readable(fd)
+            await pipe.wait()
             waited = True
             continue
         if not waited:
@@ -73,7 +75,7 @@ class Lines(_Stream):
 
     def __init__(self, name: str, fd: int) -> None:
         self._name = name
-        self._fd = fd
+        self._pipe = Readable(fd)
         self._parts: list[bytes] = []
         self._lines: deque[bytes] = deque()
         self._size = 0
@@ -100,7 +102,7 @@ class Lines(_Stream):
 
     async def _more(self) -> None:
         try:
-            data = await read(self._fd)
+            data = await read(self._pipe)
         except OSError as error:
             raise anyio.EndOfStream from error
         if not data:
@@ -127,15 +129,16 @@ class Lines(_Stream):
             logger.info("server '%s': more such lines are not logged", self._name)
 
     async def drain(self) -> None:
-        """Read and forget until the server closes its side."""
-        with suppress(OSError):
-            while await read(self._fd):
+        """Read and forget until the server closes its side; nobody receives any more."""
+        self._pipe.close()
+        with suppress(OSError), closing(Readable(self._pipe.fd)) as pipe:
+            while await read(pipe):
                 pass
 
     async def aclose(self) -> None:
         """Whoever waits in `receive` is told; the descriptor belongs to the child."""
         self._closed = True
-        anyio.notify_closing(self._fd)
+        self._pipe.close()
 
     def __aiter__(self) -> Self:
         return self

@@ -17,11 +17,12 @@ import shutil
 import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 
 import anyio
 
+from mcpproxy.readiness import Readable
 from mcpproxy.spawning import Process, spawn
 from mcpproxy.upstream.pipes import Lines, Pen, read
 from mcpproxy.upstream.warden import Warden
@@ -162,17 +163,18 @@ async def _watch(child: Child) -> None:
 async def _listen(fd: int, ring: deque[str], note: Callable[[list[str]], None]) -> None:
     """Take what the server says on stderr until it closes it; who floods it is slowed down."""
     part = b""
-    while data := await read(fd):
-        *lines, part = (part + data).split(b"\n")
-        while len(part) > LONGEST_LINE:
-            lines.append(part[:LONGEST_LINE])
-            part = part[LONGEST_LINE:]
-        if lines:
-            texts = [line.decode("utf-8", "replace").rstrip() for line in lines]
-            ring.extend(texts)
-            note(texts)
-        if len(data) > LONGEST_LINE:
-            await anyio.sleep(POLL)
+    with closing(Readable(fd)) as pipe:
+        while data := await read(pipe):
+            *lines, part = (part + data).split(b"\n")
+            while len(part) > LONGEST_LINE:
+                lines.append(part[:LONGEST_LINE])
+                part = part[LONGEST_LINE:]
+            if lines:
+                texts = [line.decode("utf-8", "replace").rstrip() for line in lines]
+                ring.extend(texts)
+                note(texts)
+            if len(data) > LONGEST_LINE:
+                await anyio.sleep(POLL)
 
 
 # ── closing ─────────────────────────────────────────────────────────────────────────────────────

@@ -11,13 +11,14 @@ import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import anyio
 
+from mcpproxy.readiness import Readable
 from mcpproxy.spawning import Process, spawn
 from mcpproxy.upstream.failure import Failure
 from mcpproxy.upstream.pipes import read
@@ -127,22 +128,24 @@ async def _watch(process: Process, output: bytearray, scope: anyio.CancelScope) 
 
 
 async def _collect(stdout: IO[bytes], output: bytearray, largest: int) -> None:
-    while data := await read(stdout.fileno()):
-        output += data
-        if len(output) > largest:
-            return
+    with closing(Readable(stdout.fileno())) as pipe:
+        while data := await read(pipe):
+            output += data
+            if len(output) > largest:
+                return
 
 
 async def _listen(stderr: IO[bytes], last: deque[str], note: Callable[[list[str]], None]) -> None:
     part, size = b"", 0
-    while data := await read(stderr.fileno()):
-        size += len(data)
-        if size > MOST_STDERR:
-            continue
-        *lines, part = (part + data).split(b"\n")
-        if len(part) > LONGEST_LINE:
-            lines, part = [*lines, part], b""
-        _take(lines, last, note)
+    with closing(Readable(stderr.fileno())) as pipe:
+        while data := await read(pipe):
+            size += len(data)
+            if size > MOST_STDERR:
+                continue
+            *lines, part = (part + data).split(b"\n")
+            if len(part) > LONGEST_LINE:
+                lines, part = [*lines, part], b""
+            _take(lines, last, note)
     _take([part], last, note)
 
 
