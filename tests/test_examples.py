@@ -154,6 +154,11 @@ async def test_a_wish_is_granted_in_two_calls_and_costs_a_fraction(serving, tmp_
     assert sizes[0] * 3 < sizes[1]
 
 
+def test_the_page_shows_the_editor_s_file():
+    (shown,) = blocks(page("docs/discovery.md"), "jsonc")
+    assert json.loads(shown) == json.loads(page("examples/scripts/jsconfig.json"))
+
+
 def test_each_script_is_listed_and_tested():
     listed = (SCRIPTS / "README.md").read_text(encoding="utf-8")
     names = {path.name for path in SCRIPTS.iterdir()} - {"README.md", "jsconfig.json"}

@@ -9,15 +9,18 @@ from urllib.parse import urlencode
 
 import apis
 import pytest
+import yaml
 from daemon_process import open_process, over_http, through
 from hypothesis import HealthCheck, Phase, given, settings
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pages import blocks
 from prometheus_client.parser import text_string_to_metric_families
 from running import KEY
 
 from mcpproxy import tracing
+from mcpproxy.settings import Settings
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
@@ -171,6 +174,11 @@ def test_the_page_names_each_figure_and_no_other(serving):
     kinds = dict(re.findall(r"^# TYPE (mcpproxy_\w+) (\w+)$", text, re.MULTILINE))
     shown = {name for name in kinds if not name.startswith("mcpproxy_process_")}
     assert set(re.findall(r"`(mcpproxy_\w+)`", page)) == shown
+    (scrape,) = yaml.safe_load(blocks(page, "yaml")[0])["scrape_configs"]
+    assert scrape["static_configs"] == [{"targets": [Settings().listen]}]
+    key = {"Authorization": f"Bearer {KEY}", "X-API-Key": ""}  # what Prometheus makes of it
+    assert scrape["authorization"].keys() == {"credentials_file"}
+    assert serving.ask("GET", scrape.get("metrics_path", "/metrics"), None, **key).status == 200
 
 
 async def test_by_its_description_the_interface_is_a_server_of_tools(serving, document, tmp_path):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import configparser
+import os
 import plistlib
 import re
 import shlex
+import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 import warm
-from pages import blocks, page
+from pages import ROOT, blocks, page
 from running import home
 
 from mcpproxy.cli import PORT_TAKEN, main
@@ -98,3 +101,71 @@ def test_its_commands_run_one_after_the_other(stopped):
     ).stdout  # fmt: skip
     for kept in (".mcpproxy/mcp_config.json", ".local/state/mcpproxy/default/approvals.sqlite3"):
         assert kept in listing.splitlines()
+
+
+# ── installing, starting at login, removing ─────────────────────────────────────────────────────
+
+PROJECT = tomllib.loads(page("pyproject.toml"))["project"]
+UNIT, AGENT = re.findall(r"^`~/(\S+/mcpproxy\.\w+)`", PAGE, re.MULTILINE)
+"""Where the page has its two services written, below a home."""
+
+SYSTEM = ("pipx", "systemctl", "loginctl", "journalctl", "launchctl", "claude", "mcpproxy")
+
+
+@pytest.fixture
+def typed(tmp_path):
+    """Has a shell run a block; gives what it asked of programs that are the system's, or a daemon's to end."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in SYSTEM:
+        (programs / name).write_text(f'#!/bin/sh\necho {name} "$@" >>"$HOME/typed"\n', "utf-8")
+        (programs / name).chmod(0o700)
+
+    def run(block: str, place: Path) -> list[str]:
+        environ = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(place)}
+        done = subprocess.run(
+            ["sh", "-e", "-c", block],
+            env=environ, cwd=ROOT, capture_output=True, encoding="utf-8", check=False, timeout=20,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+        said = place / "typed"
+        lines = said.read_text("utf-8").splitlines()
+        said.unlink()
+        return lines
+
+    return run
+
+
+def test_what_is_installed_has_the_command_that_the_services_start(typed, tmp_path):
+    install, linux, mac, *_ = blocks(PAGE, "console")
+    assert typed(install, tmp_path) == ["pipx install .", "mcpproxy serve"]
+    assert (PROJECT["name"], list(PROJECT["scripts"])) == ("mcpproxy", ["mcpproxy"])
+    unit = Path(UNIT).stem
+    assert typed(linux, tmp_path) == [
+        f"systemctl --user enable --now {unit}",
+        "loginctl enable-linger",
+        f"journalctl --user -u {unit}",
+    ]
+    assert typed(mac, tmp_path) == [f"launchctl bootstrap gui/{os.getuid()} {tmp_path / AGENT}"]
+
+
+def test_nothing_is_left_of_what_is_removed(typed, stopped, tmp_path):
+    """Of the service, of the configuration or of the state of a daemon that ran."""
+    place = tmp_path / "home"
+    shutil.copytree(stopped[0].folder / ".mcpproxy", place / ".mcpproxy")
+    state = ".local/state/mcpproxy"
+    shutil.copytree(stopped[0].folder / state, place / state, symlinks=True)
+    for service in (UNIT, AGENT):
+        (place / service).parent.mkdir(parents=True)
+        (place / service).touch()
+    *_, linux, mac, rest = blocks(PAGE, "console")
+    label = plistlib.loads(blocks(PAGE, "xml")[0].encode())["Label"]
+    assert typed(linux, place) == [f"systemctl --user disable --now {Path(UNIT).stem}"]
+    assert typed(mac, place) == [f"launchctl bootout gui/{os.getuid()}/{label}"]
+    client = re.search(r"`claude mcp add (?:--\S+ \S+ )*(\w+)", page("README.md"))
+    assert typed(rest, place) == [
+        f"claude mcp remove {client[1]}",
+        "mcpproxy secrets list",
+        f"pipx uninstall {PROJECT['name']}",
+    ]
+    assert [path for path in place.rglob("*") if "mcpproxy" in path.name] == []

@@ -7,8 +7,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pages import blocks, page
 
-from mcpproxy.paging import KEPT_SECONDS, NoPage, Pages
+from mcpproxy.paging import KEPT_SECONDS, Cut, NoPage, Pages
 
 IMAGE = {"type": "image", "data": "aGk=" * 100, "mimeType": "image/png"}
 
@@ -44,6 +45,12 @@ def test_the_parts_together_are_the_whole(texts, limit):
     # A block that would begin after the cut isn't there, so a line end before it may not be, either.
     assert whole[:limit] in (said(result), said(result) + "\n")
     assert all(0 < len(part) <= limit for part in parts)
+
+
+def test_a_model_is_told_what_the_page_shows():
+    (shown,) = blocks(page("docs/discovery.md"), "text")
+    shown = shown.replace("…", "-rest-of-it").rstrip("\n")
+    assert Cut(0, 20_000, 61_234, "zX0vQ1-rest-of-it.20000").told("read_result") == shown
 
 
 def test_no_limit_cuts_nothing():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 
 import click
@@ -15,7 +16,7 @@ import pytest
 from pages import ROOT, blocks, page
 from two_calls_played import PROGRAM, QUERY
 
-from mcpproxy import settings
+from mcpproxy import importing, settings
 from mcpproxy.cli import main
 
 README = page("README.md")
@@ -44,8 +45,19 @@ def test_the_example_configurations_load_without_a_warning(tmp_path, document, s
 
 
 @pytest.mark.parametrize("snippet", re.findall(r"`(\{.*?\})` ?\|", README))
-def test_client_configurations_are_json(snippet):
-    assert json.loads(snippet)
+def test_client_configurations_lead_to_us(snippet):
+    port = settings.split_listen(settings.Settings().listen)[1]
+    found = importing.take(json.loads(snippet), Path("/"), Path("/"), {}, port)
+    assert found.skipped == {"mcpproxy": "it is mcpproxy itself"} and not found.entries
+
+
+def test_the_commands_for_claude_code_add_what_the_others_have():
+    over_http, over_stdio = (
+        shlex.split(line) for line in re.findall(r"`(claude mcp add .*?)`", README)
+    )
+    url = f"http://{settings.Settings().listen}/mcp"
+    assert over_http[3:] == ["--transport", "http", "mcpproxy", url] and url in README
+    assert over_stdio[3:] == ["mcpproxy", "--", "mcpproxy", "stdio"]
 
 
 @pytest.mark.parametrize("script", re.findall(r"^(scripts/\w+)", block("sh"), re.MULTILINE))

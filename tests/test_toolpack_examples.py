@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
 import shutil
-from pathlib import Path
 
 import anyio
 import pytest
+from click.testing import CliRunner
 from packs import ENVIRON, open_tools, serving_site
+from pages import ROOT, blocks, page
 from test_toolpack_http import Site
 
-PACK = Path(__file__).parents[1] / "examples" / "toolpacks"
+from mcpproxy.cli import main
+
+PACK = ROOT / "examples" / "toolpacks"
 
 
 @pytest.fixture
@@ -80,6 +86,25 @@ async def test_the_prompts(pack):
     assert "Write a draft of 3 sections about bees." in text and "The tone is warm." in text
     old = await pack.source.prompt("writing.sectioned_draft@2", {"topic": "bees"})
     assert '"topic": "bees"' in old["messages"][0]["content"]["text"]
+
+
+def test_the_commands_of_the_readme(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("mcpproxy.serve.set_up_logs", lambda *_: None)  # the logs are the tests'
+    for program in ("node", "php"):  # are looked for, not run
+        (tmp_path / program).touch(0o700)
+    environ = {
+        "HOME": str(tmp_path),
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "MCPPROXY_LISTEN": "127.0.0.1:0",
+        "XDG_STATE_HOME": str(tmp_path),
+    }
+    said = []
+    for line in blocks(page("examples/toolpacks/README.md"), "sh")[0].splitlines():
+        done = CliRunner().invoke(main, shlex.split(line)[1:], env=environ)
+        assert done.exit_code == 0, done.output
+        said.append(done.stdout)
+    assert "csv_summary" in said[0] and json.loads(said[2])["rows"] == 2
 
 
 def test_each_tool_is_listed_and_tested():

@@ -1,0 +1,130 @@
+"""The pages as a whole: each block is some test's, and each command that anything of ours names is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from pages import ROOT
+
+from mcpproxy.cli import main
+
+PAGES = [
+    path
+    for folder in ("*.md", "docs/**/*.md", "examples/**/*.md")
+    for path in sorted(ROOT.glob(folder))
+]
+BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+TESTED = {
+    "README.md": {"sh": 1, "json": 3, "ts": 2},  # test_readme, test_examples
+    "docs/access.md": {"sh": 3, "http": 5, "json": 1},  # test_access, test_trust: the last sh
+    "docs/activity.md": {"sh": 1, "json": 1, "http": 1},  # test_activity
+    "docs/architecture.md": {"": 1},  # a drawing; test_layers holds the code to its table
+    "docs/code-execution.md": {"js": 16, "json": 18, "ts": 2},  # test_docs
+    # test_docs; the jsonc test_examples, the text test_paging
+    "docs/discovery.md": {
+        "js": 6,
+        "json": 7,
+        "ts": 1,
+        "http": 4,
+        "console": 4,
+        "jsonc": 1,
+        "text": 1,
+    },
+    "docs/observing.md": {"yaml": 1},  # test_observed
+    "docs/openapi.md": {"sh": 1, "json": 3},  # test_openapi_examples
+    "docs/operating.md": {"sh": 2, "ini": 1, "xml": 1, "console": 6},  # test_operating_page
+    "docs/python.md": {"python": 6, "text": 5},  # test_python_page
+    "docs/reference/code-execution.md": {"js": 2, "json": 2, "http": 8, "console": 1},  # test_docs
+    "docs/servers.md": {"sh": 5, "json": 2, "console": 1},  # test_servers_page, test_auth_command
+    # test_toolpack_page
+    "docs/toolpacks.md": {"console": 2, "json": 3, "yaml": 6, "python": 1, "markdown": 2},
+    "examples/openapi/README.md": {"sh": 1},  # test_openapi_examples
+    "examples/toolpacks/README.md": {"sh": 1},  # test_toolpack_examples
+}
+"""How many blocks of a kind a page has, and which test runs them."""
+
+PROSE = {"can", "does", "is", "itself", "registers", "says", "toolkit"}
+"""What else we say after the program's name, where a command could stand."""
+
+
+def blocks_of(path: Path) -> list[tuple[str, str]]:
+    return BLOCK.findall(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_block_is_some_test_s(path):
+    found = Counter(language for language, _ in blocks_of(path))
+    assert found == TESTED.get(str(path.relative_to(ROOT)), {}), "have a test run it, and count it"
+
+
+# ── commands ────────────────────────────────────────────────────────────────────────────────────
+
+
+def shown(path: Path) -> list[str]:
+    """Each line of a page that gives a command of ours, in a block or within a text."""
+    text = path.read_text(encoding="utf-8")
+    blocks = "".join(block for kind, block in blocks_of(path) if kind in ("sh", "console"))
+    lines = re.findall(r"^(?:\$ )?(?:.*\| )?(mcpproxy .*)", blocks, re.MULTILINE)
+    return lines + re.findall(r"`(?:[^`\n]*-- )?(mcpproxy [^`]*)`", BLOCK.sub("", text))
+
+
+def written() -> Iterator[tuple[str, str]]:
+    """Each command of ours that the program's texts name, and where; `X` where one puts something in."""
+    for path in sorted((ROOT / "mcpproxy").rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if "mcpproxy " in source:
+            for text in texts(ast.parse(source)):
+                for line in re.findall(r"\bmcpproxy ([a-z][^\n`'\",;:()|<>]*)", text):
+                    if line.split()[0] not in PROSE:
+                        yield line, path.name
+
+
+def texts(tree: ast.AST) -> Iterator[str]:
+    if isinstance(tree, ast.JoinedStr):
+        yield "".join(
+            str(part.value) if isinstance(part, ast.Constant) else "X" for part in tree.values
+        )
+    elif isinstance(tree, ast.Constant) and isinstance(tree.value, str):
+        yield tree.value
+    else:
+        for child in ast.iter_child_nodes(tree):
+            yield from texts(child)
+
+
+def command_of(words: list[str]) -> tuple[click.Command, str, list[str]]:
+    """The command that words begin with, its name, and the words behind it."""
+    command: click.Command = main
+    name = "mcpproxy"
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        assert words[0] in command.commands, f"{name} has no command {words[0]!r}"
+        command, name, words = command.commands[words[0]], words[0], words[1:]
+    return command, name, words
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_commands_of_a_page_take_what_they_are_given(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for line in shown(path):
+        words = shlex.split(re.split(r" (?:\|\||\||2?>|<|&&) ?", line)[0], comments=True)
+        command, name, rest = command_of(words[1:])
+        if rest:
+            with command.make_context(name, rest):
+                pass
+
+
+def test_each_command_that_a_message_names_is_there():
+    """With its options; what else stands behind it may be the rest of a sentence."""
+    found = set(written())
+    assert len(found) > 40
+    for line, where in found:
+        command, _, rest = command_of(line.rstrip(".").split())
+        known = {option for each in command.params for option in each.opts}
+        given = {word.partition("=")[0] for word in rest if re.match(r"--\w", word)}
+        assert given <= known, (line, where)
