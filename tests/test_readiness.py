@@ -20,6 +20,9 @@ class Forgetful(asyncio.SelectorEventLoop):
     def add_reader(self, *about):
         raise NotImplementedError
 
+    def remove_reader(self, fd):
+        raise NotImplementedError
+
 
 LOOPS = pytest.mark.parametrize(
     "anyio_backend",
@@ -102,10 +105,12 @@ async def test_closing_tells_who_waits_and_leaves_the_descriptor_to_others(pipe,
             tasks.start_soon(listen)
             await wait_all_tasks_blocked()
             first.close()
-            second = Readable(pipe[0])
-            os.write(pipe[1], b"word")
-            await second.wait()
+        second = Readable(pipe[0])
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(second.wait)
+            await wait_all_tasks_blocked()
             first.close()
+            os.write(pipe[1], b"word")
         with pytest.raises(anyio.ClosedResourceError):
             await first.wait()
     second.close()
