@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from mcpproxy.names import spelled
 from mcpproxy.typings import (
     ANYTHING,
+    DEEPEST,
     RESERVED,
     Types,
     branches,
@@ -28,6 +29,22 @@ LONGEST_RETURN = 200
 LONGEST_TYPE = 50
 LONGEST_NOTE = 120
 """Characters of a parameter's description, where there is room."""
+
+SHORT_SIGNATURE = 30
+SHORT_RETURN = 60
+"""The same of a tool that is less likely meant."""
+
+REPEATED_TYPE = 24
+"""Characters of a type that the declaration has, too."""
+
+LONGEST_DECLARATION = 500
+"""Characters of one of several declarations; alone each is whole."""
+
+MOST_MEMBERS = 10
+"""Of an object in a result, where there is no room for all."""
+
+DEPTHS = (DEEPEST, 4, 3, 2, 1, 0)
+"""How deep a declaration goes: as deep as there is room for."""
 
 NOTES = 160
 """Characters of all parameters' descriptions together, for a model: those of required ones come first."""
@@ -63,13 +80,14 @@ class Parameter:
 
     @property
     def written(self) -> str:
-        return f"{key(self.name)}{'' if self.required else '?'}: {outlined(self.type)}"
+        type = outlined(self.type, LONGEST_TYPE)
+        return f"{key(self.name)}{'' if self.required else '?'}: {type}"
 
     def described(self, longest: int) -> dict[str, Any]:
         """As JSON data; what is not known is left out, and of its description what is longer."""
         found: dict[str, Any] = {
             "name": self.name,
-            "type": outlined(self.type),
+            "type": outlined(self.type, REPEATED_TYPE),
             "required": self.required,
         }
         if isinstance(self.schema, Mapping) and "default" in self.schema:
@@ -88,9 +106,9 @@ class Parameter:
         return note
 
 
-def outlined(type: str) -> str:
+def outlined(type: str, longest: int) -> str:
     """A type without its insides where it is long; it stands whole in the declaration."""
-    if len(type) <= LONGEST_TYPE:
+    if len(type) <= longest:
         return type
     if type.endswith("[]"):
         return "object[]" if type.startswith(("{", "({")) else "unknown[]"
@@ -153,14 +171,19 @@ def parameters(tool: Described) -> list[Parameter]:
 
 
 def listed(found: Sequence[Parameter], times: int = 1) -> list[dict[str, Any]]:
-    """Parameters as JSON data, described as far as there is room: so many times the usual."""
+    """Parameters as JSON data, described as far as there is room: so many times the usual.
+
+    Without more room than usual, optional ones without a description are left out: the declaration has
+    their names and types.
+    """
     room, short = NOTES * times, SHORT_NOTE * times
     longest = dict.fromkeys((each.name for each in found), 0)
     for parameter in sorted(found, key=lambda each: not each.required):
         if room >= SHORTEST_NOTE:
             longest[parameter.name] = min(short, room)
             room -= len(parameter.note(short))
-    return [parameter.described(longest[parameter.name]) for parameter in found]
+    every = [parameter.described(longest[parameter.name]) for parameter in found]
+    return [each for each in every if times > 1 or each["required"] or "description" in each]
 
 
 def returned(tool: Described) -> str | None:
@@ -169,26 +192,27 @@ def returned(tool: Described) -> str | None:
     return Types(schema, "Result", brief=True).expression() if schema is not None else None
 
 
-def signature(tool: Described) -> str:
+def signature(tool: Described, *, short: bool = False) -> str:
     """The call on one line, shortened where it is long: optional parameters go first."""
     found = parameters(tool)
     kept = sorted(found, key=lambda parameter: not parameter.required)
-    written, left = [], LONGEST_SIGNATURE
+    written, left = [], SHORT_SIGNATURE if short else LONGEST_SIGNATURE
     for parameter in kept:
         left -= len(parameter.written) + 2
         if left < 0 and not parameter.required:
             break
         written.append(parameter.written)
     if omitted := len(found) - len(written):
-        written.append(f"/* {omitted} more, optional */")
+        written.append(f"/* {omitted} optional */")
     if found:
         inside = "; ".join(written)
         mark = "" if any(parameter.required for parameter in found) else "?"
         args = f"args{mark}: {{ {inside} }}"
     else:
         args = arguments_without_properties(tool)
-    result = returned(tool) or "unknown"
-    result = result if len(result) <= LONGEST_RETURN else "object"
+    if (result := returned(tool)) is None:
+        return f"{access(tool)}({args})"
+    result = result if len(result) <= (SHORT_RETURN if short else LONGEST_RETURN) else "object"
     return f"{access(tool)}({args}): Promise<{result}>"
 
 
@@ -212,12 +236,15 @@ class Shape:
     """The parameter: name, mark and type."""
     result: str | None
     """None where it isn't declared."""
+    whole: bool = True
+    """Whether nothing lay too deep."""
 
 
 def shape(
     tool: Described,
     taken: set[str],
     comment: Callable[[Mapping[str, Any]], str] = lambda schema: "",
+    deepest: int = DEEPEST,
 ) -> Shape:
     """`taken` are names of types that are in use; those of this tool are added."""
     schema = tool.definition.get("inputSchema")
@@ -226,25 +253,42 @@ def shape(
         "Args",
         taken=taken,
         comment=comment,
+        deepest=deepest,
     )
     args = takes.expression()
     args = ANYTHING if args == "unknown" else args
     mark = "" if required_names(arguments(tool)) else "?"
     promised = tool.definition.get("outputSchema")
-    gives = Types(promised, "Result", taken=taken, comment=comment)
+    most = MOST_MEMBERS if deepest < DEEPEST else None
+    gives = Types(promised, "Result", taken=taken, comment=comment, deepest=deepest, most=most)
     result = gives.expression()
     types = {**takes.definitions, **gives.definitions}
-    return Shape(types, f"args{mark}: {args}", None if promised is None else result)
+    whole = not takes.outlined and not gives.outlined
+    return Shape(types, f"args{mark}: {args}", None if promised is None else result, whole)
 
 
 def declaration(tool: Described) -> str:
     """Complete TypeScript: the named types, then the function."""
+    return declared(tool, DEEPEST)[0]
+
+
+def outline(tool: Described) -> tuple[str, bool]:
+    """The same as deep as there is room for, and whether that is all of it."""
+    for deepest in DEPTHS:
+        text, whole = declared(tool, deepest)
+        if len(text) <= LONGEST_DECLARATION:
+            break
+    return text, whole
+
+
+def declared(tool: Described, deepest: int) -> tuple[str, bool]:
     taken: set[str] = set()
-    found = shape(tool, taken)
+    found = shape(tool, taken, deepest=deepest)
     types = [f"type {name} = {body};" for name, body in found.types.items()]
     function = function_name(name_of(tool), taken)
     result = "unknown" if found.result is None else found.result
-    return "\n".join([*types, f"declare function {function}({found.args}): Promise<{result}>;"])
+    text = "\n".join([*types, f"declare function {function}({found.args}): Promise<{result}>;"])
+    return text, found.whole
 
 
 def function_name(name: str, taken: set[str]) -> str:

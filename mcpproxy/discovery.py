@@ -19,6 +19,8 @@ from mcpproxy.declarations import (
     declaration,
     listed,
     name_of,
+    outline,
+    outlined,
     parameters,
     returned,
     signature,
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
     from mcpproxy.semantic import Meanings
 
 LIMIT = 8
+LIKELY = 3
+"""Results that are told in full: what is looked for is among the first, nearly always."""
+
 MOST = 50
 """Results of one search."""
 
@@ -43,7 +48,8 @@ MOST_SELECTIONS = 64
 """Views of the catalog for which it is kept what of the index they show."""
 
 MOST_FUNCTIONS = 20
-LONGEST_DESCRIPTION = 240
+LONGEST_DESCRIPTION = 200
+LONGEST_RESULT = 50
 TOGETHER = 3
 """Functions that one usually asks for at once: who asks for one alone has the room of all."""
 
@@ -91,7 +97,7 @@ class Discovery:
             raise ValueError(no_server(server, catalog))
         found = [known(name, catalog) for name in self._search(query, server, catalog)]
         answer: Json = {
-            "tools": [hit(tool) for tool in found[:most]],
+            "tools": [hit(tool, place) for place, tool in enumerate(found[:most])],
             "more": max(len(found) - most, 0),
         }
         if server is None and (code := self._kept(query, caller)):
@@ -224,11 +230,11 @@ def entry(tool: Tool) -> Entry:
     )
 
 
-def hit(tool: Tool) -> Json:
+def hit(tool: Tool, place: int) -> Json:
     return {
         "name": str(ToolId(tool.server, name_of(tool))),
         "description": summary(tool),
-        "signature": signature(tool),
+        "signature": signature(tool, short=place >= LIKELY),
     }
 
 
@@ -254,18 +260,36 @@ def unavailable(catalog: Catalog, server: str | None) -> list[str]:
 def described(tool: Tool, times: int) -> Json:
     """A tool as a program needs to know it."""
     result = returned(tool)
+    text, all_of_it = (declaration(tool), True) if times > 1 else outline(tool)
+    every = parameters(tool)
+    shown = listed(every, times)
     answer: Json = {
         "name": str(ToolId(tool.server, name_of(tool))),
         "description": one_line(tool.definition.get("description"), LONGEST_DESCRIPTION * times),
-        "declaration": declaration(tool),
+        "declaration": text,
         "call": call_line(tool),
-        "parameters": listed(parameters(tool), times),
-        "returns": result if result is not None else "not declared",
+        "parameters": shown,
+        "returns": "not declared" if result is None else outlined(result, LONGEST_RESULT),
     }
-    hints = tool.definition.get("annotations")
-    if isinstance(hints, Mapping) and hints:
-        answer["annotations"] = {name: value for name, value in hints.items() if name != "title"}
+    if not all_of_it or len(shown) < len(every):
+        answer["shortened"] = True
+    if hints := telling(tool.definition.get("annotations")):
+        answer["annotations"] = hints
     return answer
+
+
+def telling(annotations: object) -> Json:
+    """Annotations without the title, and without what goes without saying (MCP, ToolAnnotations)."""
+    if not isinstance(annotations, Mapping):
+        return {}
+    return {
+        name: value
+        for name, value in annotations.items()
+        if name != "title" and (name not in USUAL or value is not USUAL[name])
+    }
+
+
+USUAL = {"readOnlyHint": False, "idempotentHint": False, "openWorldHint": True}
 
 
 def function_name(function: object, at: int) -> str:

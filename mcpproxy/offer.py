@@ -121,7 +121,8 @@ GET_FUNCTIONS: dict[str, Any] = {
     "name": "get_functions",
     "title": "Read tools' types",
     "description": "The exact types of 1-20 tools before you write code: for each its TypeScript "
-    "declaration, a line that calls it, parameters, return type and annotations.",
+    "declaration, a line that calls it, parameters, return type and annotations. Beside others a long one "
+    "is told in short and marked `shortened`: ask for it alone to have all of it.",
     "inputSchema": {
         "type": "object",
         "properties": {

@@ -19,6 +19,10 @@ from mcpproxy.names import spelled
 
 ANYTHING = "{ [key: string]: unknown }"
 DEEPEST = 16
+DEEPEST_BRIEF = 3
+LONGEST_OUTLINE = 60
+"""Characters of a choice of values that stands where there is no room for what lies deep."""
+
 LARGEST = 4000
 """Schemas within one schema that are still looked at; the rest becomes `unknown`."""
 
@@ -113,20 +117,30 @@ def many(element: str) -> str:
 class Types:
     """The types of one schema: an expression, and the definitions that it refers to.
 
-    `brief` is for one line to read: references are written out, depths are left out.
+    `brief` is for one line to read: references are written out, depths are left out. Where `deepest` is
+    less than usual, what lies deeper has its kind only, and what is optional counts as one level deeper.
     """
 
     root: Any
     name: str = "Args"
     brief: bool = False
+    deepest: int = DEEPEST
+    most: int | None = None
+    """Members of one object that are written out."""
     taken: set[str] = field(default_factory=set)
     comment: Callable[[Mapping[str, Any]], str] = lambda schema: ""
     definitions: dict[str, str] = field(default_factory=dict, init=False)
     _names: dict[str, str] = field(default_factory=dict, init=False)
     _edges: dict[str, set[str]] = field(default_factory=dict, init=False)
-    _waiting: list[tuple[str, object]] = field(default_factory=list, init=False)
+    _waiting: list[tuple[str, object, int]] = field(default_factory=list, init=False)
     _open: list[str] = field(default_factory=list, init=False)
     _seen: int = field(default=0, init=False)
+    outlined: bool = field(default=False, init=False)
+    """Whether something lay too deep."""
+
+    def __post_init__(self) -> None:
+        if self.brief:
+            self.deepest = DEEPEST_BRIEF
 
     @property
     def _most(self) -> int:
@@ -137,8 +151,8 @@ class Types:
         body = self._type(self.root, "", 0)
         # Not where they are met: a chain of a thousand references must not be a deep recursion.
         while self._waiting:
-            name, target = self._waiting.pop()
-            self.definitions[name] = self._type(target, name, 0)
+            name, target, depth = self._waiting.pop()
+            self.definitions[name] = self._type(target, name, depth)
         return self._names.get("#", body)
 
     def of(self, schema: object) -> str:
@@ -170,7 +184,7 @@ class Types:
             return "never"
         if not isinstance(schema, Mapping) or depth > DEEPEST or self._seen > self._most:
             return "unknown"
-        if self.brief and depth > 3:
+        if depth > self.deepest:
             return self._outline(schema)
         whole = both(self._parts(schema, owner, depth))
         # OpenAPI's word, which travels with schemas made from such documents.
@@ -179,10 +193,17 @@ class Types:
         return whole
 
     def _outline(self, schema: Mapping[str, Any]) -> str:
-        kind = schema.get("type")
-        if isinstance(kind, str) and kind in SIMPLE:
-            return SIMPLE[kind]
-        return {"object": "object", "array": "unknown[]"}.get(str(kind), "unknown")
+        target = self.meant(schema)
+        target = target if isinstance(target, Mapping) else {}
+        kinds = kind if isinstance(kind := target.get("type"), list) else [kind]
+        plain = all(isinstance(one, str) and one in SIMPLE for one in kinds)
+        if plain or isinstance(target.get("const"), str):
+            written = self._shape(target, DEEPEST)
+            if len(written) <= LONGEST_OUTLINE:
+                return written
+        self.outlined = True
+        outlines = {**SIMPLE, "object": "object", "array": "unknown[]"}
+        return either(outlines.get(str(one), "unknown") for one in kinds)
 
     def _parts(self, schema: Mapping[str, Any], owner: str | None, depth: int) -> Iterator[str]:
         inner = partial(self._type, owner=owner, depth=depth + 1)
@@ -262,12 +283,17 @@ class Types:
         if members and (more is True or isinstance(more, Mapping)) and not self.brief:
             # A narrower index type would have to fit every named property, too.
             members.append("[key: string]: unknown")
+        if self.most is not None and len(members) > self.most:
+            self.outlined = True
+            omitted = f"/* {len(members) - self.most} more */"
+            members = [*members[: self.most], f"{omitted} [key: string]: unknown"]
         if not members:
             return "{}"
         return f"{{ {'; '.join(members)} }}"
 
     def _member(self, name: str, schema: object, required: bool, depth: int) -> str:
-        written = self._type(schema, None, depth + 1)
+        further = 1 if required or self.brief or self.deepest == DEEPEST else 2
+        written = self._type(schema, None, depth + further)
         note = self.comment(schema) if isinstance(schema, Mapping) else ""
         return f"{note}{key(name)}{'' if required else '?'}: {written}"
 
@@ -283,14 +309,14 @@ class Types:
             written = self._type(target, owner, depth + 1)
             self._open.pop()
             return written
-        name = self._named(reference, target)
+        name = self._named(reference, target, 0 if self.deepest == DEEPEST else depth)
         if owner is not None:
             if self._leads_to(name, owner):
                 return "unknown"
             self._edges.setdefault(owner, set()).add(name)
         return name
 
-    def _named(self, reference: str, target: object) -> str:
+    def _named(self, reference: str, target: object, depth: int) -> str:
         if name := self._names.get(reference):
             return name
         base = self.name if reference == "#" else alias(reference.rsplit("/", 1)[-1])
@@ -300,7 +326,7 @@ class Types:
         self.taken.add(name)
         self._names[reference] = name
         self.definitions[name] = "unknown"  # its place in the order
-        self._waiting.append((name, target))
+        self._waiting.append((name, target, depth))
         return name
 
     def _leads_to(self, start: str, goal: str) -> bool:

@@ -57,8 +57,7 @@ def test_a_search_gives_names_lines_and_signatures(demo):
     assert answer["tools"][0] == {
         "name": "demo:add",
         "description": "Add two numbers",
-        "signature": 'tools.demo.add(args: { a: number; b: number; unit?: "m" | "km"; at?: string })'
-        ": Promise<unknown>",
+        "signature": 'tools.demo.add(args: { a: number; b: number; unit?: "m" | "km"; at?: string })',
     }
 
 
@@ -71,6 +70,36 @@ def test_who_asks_for_one_tool_alone_reads_more_of_its_words():
     assert alone["parameters"][0]["description"] == told
     for one in known.get_functions(["git:a", "git:b", "git:c"])["functions"]:
         assert len(one["parameters"][0]["description"]) <= 70
+
+
+def test_beside_others_a_long_declaration_is_an_outline():
+    inner = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(20)}}
+    one = {"$ref": "#/$defs/i"}
+    properties = {"must": one, **{f"may{n}": one for n in range(9)}, "how": {"enum": ["a", "b"]}}
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": ["must"],
+        "$defs": {"i": inner},
+    }
+    results = {"type": "object", "properties": {f"r{n}": {"type": "string"} for n in range(99)}}
+    tool = {"name": "t", "inputSchema": schema, "outputSchema": results}
+    known = discovery(catalog(demo=[tool, "echo", "ping"]))
+    whole = known.describe_tool("demo:t")
+    assert "shortened" not in whole and "r98" in whole["declaration"]
+    assert len(whole["parameters"]) == len(properties)
+    short = known.get_functions(["demo:t", "demo:echo", "demo:ping"])["functions"][0]
+    assert short["shortened"] is True and len(short["declaration"]) <= 600
+    assert "may8?: object; how?: " in short["declaration"]
+    assert "r9?: string; /* 89 more */ [key: string]: unknown }" in short["declaration"]
+    assert [each["name"] for each in short["parameters"]] == ["must"]
+    assert short["call"] == whole["call"]
+
+
+def test_of_annotations_those_are_told_that_do_not_go_without_saying():
+    hints = {"title": "T", "readOnlyHint": False, "destructiveHint": True, "openWorldHint": True}
+    known = discovery(catalog(demo=[{"name": "t", "inputSchema": {}, "annotations": hints}]))
+    assert known.describe_tool("demo:t")["annotations"] == {"destructiveHint": True}
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ TOOL = {"server": "time", "name": "convert_time", "inputSchema": {"type": "objec
 HIT = {
     "name": "time:convert_time",
     "description": "Convert time between timezones",
-    "signature": "tools.time.convert_time(args: { time: string }): Promise<unknown>",
+    "signature": "tools.time.convert_time(args: { time: string })",
 }
 CALL = {
     "type": "object",

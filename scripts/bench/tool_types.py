@@ -5,7 +5,7 @@
 FILE has tools as `mcpproxy tools list --json` prints them, or an object with a list for each server.
 Run by hand: it needs npm, and the network for it. Compiled are the declarations for editors, with
 the example scripts and the line that calls each tool beside them, and each tool's own declaration as
-`get_functions` gives it.
+`get_functions` gives it: whole, and as short as beside others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import common
 
 from mcpproxy.ambient import ambient
 from mcpproxy.catalog import Catalog, Server, Tool
-from mcpproxy.declarations import call_line, declaration
+from mcpproxy.declarations import call_line, declaration, outline
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scripts"
 COMPILERS = ("5", "latest")
@@ -51,8 +51,9 @@ def write(catalog: Catalog, folder: Path) -> float:
     taken = common.timed(lambda: ambient(catalog))
     (folder / "mcpproxy.d.ts").write_text(ambient(catalog), encoding="utf-8")
     for n, tool in enumerate(catalog.tools()):
-        text = declaration(tool).replace("declare function", "export declare function")
-        (folder / f"tool{n}.ts").write_text(text + "\n", encoding="utf-8")
+        for kind, written in (("tool", declaration(tool)), ("outline", outline(tool)[0])):
+            text = written.replace("declare function", "export declare function")
+            (folder / f"{kind}{n}.ts").write_text(text + "\n", encoding="utf-8")
         (folder / f"call{n}.ts").write_text(call_line(tool) + "\n", encoding="utf-8")
     return taken
 
