@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -199,14 +200,14 @@ class Execution:
             try:
                 while script.outcome is None:
                     frames = await vm.receive()
-                    turn = anyio.current_time() + TURN_SECONDS
+                    turn = time.monotonic() + TURN_SECONDS
                     for n, frame in enumerate(frames, 1):
                         self._moved += len(frame)
                         for command in script.heard(read_frame(frame), len(frame)):
                             self._do(command, work)
-                        if n % FRAMES_AT_ONCE == 0 or anyio.current_time() > turn:
+                        if n % FRAMES_AT_ONCE == 0 or time.monotonic() > turn:
                             await anyio.lowlevel.checkpoint()
-                            turn = anyio.current_time() + TURN_SECONDS
+                            turn = time.monotonic() + TURN_SECONDS
                     while script.crowded and script.outcome is None:
                         self._room = anyio.Event()
                         await self._room.wait()

@@ -19,7 +19,8 @@ class Readable:
         self.fd = fd
         self._loop: Any = None
         """The event loop, while it knows the descriptor."""
-        self._waiter: anyio.Event | None = None
+        self._waiter: Any = None
+        """A future of that loop."""
         self._closed = False
 
     async def wait(self) -> None:
@@ -28,9 +29,9 @@ class Readable:
         Raises `ClosedResourceError` once it is closed.
         """
         if not self._closed:
-            self._waiter = waiter = anyio.Event()
             if self._loop is not None or self._begin():
-                await waiter.wait()
+                self._waiter = self._loop.create_future()
+                await self._waiter
             else:
                 await anyio.wait_readable(self.fd)
         if self._closed:
@@ -42,11 +43,10 @@ class Readable:
             return
         self._closed = True
         if self._loop is not None:
+            self._tell()
             self._end()
         else:
             anyio.notify_closing(self.fd)
-        if self._waiter is not None:
-            self._waiter.set()
 
     def _begin(self) -> bool:
         """Make it known to the event loop, where that is one that remembers (asyncio's, but no proactor)."""
@@ -59,12 +59,14 @@ class Readable:
         return True
 
     def _tell(self) -> None:
-        if self._waiter is None or self._waiter.is_set():
+        waiter, self._waiter = self._waiter, None
+        if waiter is None:
             # Nobody takes what is there: the loop would come here again and again.
             self._end()
-        else:
-            self._waiter.set()
+        elif not waiter.done():
+            waiter.set_result(None)
 
     def _end(self) -> None:
-        self._loop.remove_reader(self.fd)
-        self._loop = None
+        if self._loop is not None:
+            self._loop.remove_reader(self.fd)
+            self._loop = None

@@ -42,12 +42,21 @@ def continued(carrier: object) -> Iterator[None]:
         context.detach(token)
 
 
+def traced() -> bool:
+    """Whether what is done now belongs to a trace, or somebody takes spans."""
+    return not _untaken() or trace.get_current_span().get_span_context().is_valid
+
+
+def _untaken() -> bool:
+    return isinstance(_tracer, trace.ProxyTracer) and isinstance(
+        trace.get_tracer_provider(), trace.ProxyTracerProvider
+    )
+
+
 @contextmanager
 def span(name: str, attributes: Mapping[str, Any]) -> Iterator[trace.Span]:
     """A span around the block; an exception becomes its error. Next to nothing where nobody takes spans."""
-    if isinstance(_tracer, trace.ProxyTracer) and isinstance(
-        trace.get_tracer_provider(), trace.ProxyTracerProvider
-    ):
+    if _untaken():
         yield trace.INVALID_SPAN
         return
     with _tracer.start_as_current_span(name, attributes=dict(attributes)) as made:

@@ -6,7 +6,7 @@ import gc
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 import anyio
 import mcp_types as types
@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 
+from mcpproxy.readiness import Readable
 from mcpproxy.upstream import pipes
 from mcpproxy.upstream.pipes import Lines, Pen, encode, parse
 
@@ -253,8 +254,9 @@ async def test_a_server_that_does_not_read_gets_whole_lines_once_it_does():
 
 async def lines_of(fd: int, number: int) -> list[bytes]:
     data = b""
-    while data.count(b"\n") < number:
-        data += await pipes.read(fd)
+    with closing(Readable(fd)) as pipe:
+        while data.count(b"\n") < number:
+            data += await pipes.read(pipe)
     return data.splitlines()
 
 
@@ -285,7 +287,7 @@ async def test_one_that_is_closed_just_as_it_is_read_ends_quietly():
         for end in (theirs, ours):
             os.set_blocking(end, False)
         pen = Pen(ours)
-        pen._post(b"x" * 500_000)
+        pen.post(b"x" * 500_000)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(pen.flush)
             await wait_all_tasks_blocked()

@@ -104,10 +104,10 @@ class Vm:
     async def receive(self) -> list[bytes]:
         """The next frames. Raises `WorkerError` at the end, `BadFrame` for what can be no frame."""
         while True:
+            await self._readable.wait()
             try:
                 data = self._socket.recv(1 << 18)
             except BlockingIOError:
-                await self._readable.wait()
                 continue
             except OSError:
                 data = b""  # it ended with something unread

@@ -72,7 +72,6 @@ class Call:
         """Raises `MCPError`, and `CallError` when it takes too long."""
         link, seconds = self.link, self.link.terms.call
         link.calls += 1
-        link.used_at = anyio.current_time()
         try:
             patience = Patience(seconds)
             with patience.scope:

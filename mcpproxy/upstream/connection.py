@@ -26,6 +26,7 @@ from mcp.shared.inbound import (
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 from mcpproxy.errors import CallError
+from mcpproxy.tracing import traced
 from mcpproxy.upstream.dial import Line
 from mcpproxy.upstream.era import IDENTITY, Era, negotiate
 from mcpproxy.upstream.following import Following
@@ -177,6 +178,8 @@ class Connection:
             data["params"]["_meta"][types.CLIENT_CAPABILITIES_META_KEY] = capabilities or {}
         if self._param_headers and (header := self._param_headers.get(params.get("name", ""))):
             options["headers"].update(mcp_param_headers(header, params.get("arguments") or {}))
+        if self.line.inflight is not None and options.keys() <= {"headers"} and not traced():
+            return await self.line.inflight.request(method, data["params"])
         return await self._dispatcher.send_raw_request(method, data["params"], options)
 
     async def exchange(

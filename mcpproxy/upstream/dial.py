@@ -22,6 +22,7 @@ from mcp.shared.message import SessionMessage
 from mcpproxy.paths import private_directory, server_log
 from mcpproxy.redaction import SECRET_NAME, SECRETS, in_address, in_option, likely
 from mcpproxy.upstream.grant import Bearer, Grant
+from mcpproxy.upstream.inflight import InFlight
 from mcpproxy.upstream.inside import open_inside
 from mcpproxy.upstream.reasons import BUSY, refusal, retry_after
 from mcpproxy.upstream.references import INHERITED, REFERENCE, References, Unreachable
@@ -59,6 +60,8 @@ class Line:
     """Whether the server lets nobody in with what we have, whatever is asked."""
     busy: Callable[[], bool] = lambda: False
     """Whether the server, or what stands before it, takes no requests now, whatever is asked."""
+    inflight: InFlight | None = None
+    """The short way of a request, where there is one."""
 
 
 @dataclass(slots=True)
@@ -166,7 +169,8 @@ async def _stdio(settings: ServerSettings, means: Means, _: Grant) -> AsyncItera
     planned = program(settings, means.references)
     with _notes(settings, means) as note:
         async with open_child(planned, note, means.warden) as child:
-            yield Line("stdio", child.reader, child.writer, child.account)
+            inflight = child.inflight
+            yield Line("stdio", inflight, child.writer, child.account, inflight=inflight)
 
 
 def program(settings: ServerSettings, references: References) -> Program:

@@ -44,22 +44,9 @@ LAST = re.compile(b",\\s*" + ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 """Where libraries put it."""
 
 
-async def read(pipe: Readable) -> bytes:
-    """Some bytes of a pipe; none at its end. Who writes without a pause doesn't keep us from others."""
-    waited = False
-    while True:
-        try:
-            data = os.read(pipe.fd, CHUNK)
-        except BlockingIOError:
-            await pipe.wait()
-            waited = True
-            continue
-        if not waited:
-            await anyio.lowlevel.checkpoint()
-        return data
+class Stream:
+    """What either stream of a transport is to the SDK."""
 
-
-class _Stream:
     async def __aenter__(self) -> Self:
         return self
 
@@ -70,7 +57,31 @@ class _Stream:
         raise NotImplementedError
 
 
-class Lines(_Stream):
+class Messages(Stream):
+    """One that is read."""
+
+    async def receive(self) -> SessionMessage | Exception:
+        raise NotImplementedError
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+
+async def read(pipe: Readable) -> bytes:
+    """Some bytes of a pipe; none at its end. Who writes without a pause doesn't keep us from others."""
+    while True:
+        await pipe.wait()
+        with suppress(BlockingIOError):
+            return os.read(pipe.fd, CHUNK)
+
+
+class Lines(Messages):
     """The messages of a server, as they come; noise between them is logged and skipped."""
 
     def __init__(self, name: str, fd: int) -> None:
@@ -140,17 +151,8 @@ class Lines(_Stream):
         self._closed = True
         self._pipe.close()
 
-    def __aiter__(self) -> Self:
-        return self
 
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-
-class Pen(_Stream):
+class Pen(Stream):
     """Messages to a server. What the pipe doesn't take at once, `flush` sends."""
 
     def __init__(self, fd: int, done: Callable[[], None] = lambda: None) -> None:
@@ -162,18 +164,22 @@ class Pen(_Stream):
         self._flowing = anyio.Event()
 
     async def send(self, item: SessionMessage) -> None:
-        """Whole lines only: a cancelled sender's line goes out all the same, or hadn't begun.
-
-        A request waits until the server has taken it; a notification, such as the cancellation of
+        """A request waits until the server has taken it; a notification, such as the cancellation of
         a call to a server that hangs, doesn't.
         """
-        self._post(encode(item.message))
-        if self._backlog and isinstance(item.message, types.JSONRPCRequest):
+        self.post(encode(item.message))
+        if isinstance(item.message, types.JSONRPCRequest):
+            await self.taken()
+
+    async def taken(self) -> None:
+        """Until the server has taken all that was sent. Raises `BrokenResourceError` when it can't."""
+        if self._backlog:
             await self._flowing.wait()
             if self._fd is None:
                 raise anyio.BrokenResourceError
 
-    def _post(self, line: bytes) -> None:
+    def post(self, line: bytes) -> None:
+        """Send a line, now or as soon as the server reads; whole, even if whoever sent it gives up."""
         if self._fd is None:
             raise anyio.ClosedResourceError
         data = memoryview(line)

@@ -24,6 +24,7 @@ import anyio
 
 from mcpproxy.readiness import Readable
 from mcpproxy.spawning import Process, spawn
+from mcpproxy.upstream.inflight import InFlight
 from mcpproxy.upstream.pipes import Lines, Pen, read
 from mcpproxy.upstream.warden import Warden
 
@@ -57,6 +58,7 @@ class Child:
         self.process = process
         self.reader = Lines(name, stdout)
         self.writer = Pen(stdin, self.let_go)
+        self.inflight = InFlight(self.reader, self.writer)
         self.stderr: deque[str] = deque(maxlen=RING)
         self.told = False
         """Whether it ran until we told it to end: then its exit status says nothing."""

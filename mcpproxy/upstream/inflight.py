@@ -1,0 +1,108 @@
+"""Requests in flight over a pair of pipes, and whose answer is whose.
+
+The SDK's dispatcher gives each request a queue, a clock, a span and a place for its progress, which
+takes longer than most servers take for the call. A request that needs none of this goes past it:
+under a number that the dispatcher doesn't reach, so that either knows its own answers.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import mcp_types as types
+from mcp.shared.dispatcher import coerce_request_id
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+
+from mcpproxy.envelopes import to_json
+from mcpproxy.upstream.pipes import Lines, Messages, Pen
+
+Json = dict[str, Any]
+
+FIRST_ID = 1 << 30
+"""The dispatcher counts from 1. Some servers keep an id in 32 bits."""
+ENDED = types.ErrorData(code=types.CONNECTION_CLOSED, message="Connection closed")
+
+
+class Waiting:
+    """A request without its answer so far."""
+
+    __slots__ = ("answered", "outcome")
+
+    def __init__(self) -> None:
+        self.answered = anyio.Event()
+        self.outcome: Json | types.ErrorData = ENDED
+
+
+class InFlight(Messages):
+    """See the module: the messages that are left for the dispatcher, and `request` for the others."""
+
+    def __init__(self, lines: Lines, pen: Pen) -> None:
+        self._lines = lines
+        self._pen = pen
+        self._ids = count(FIRST_ID)
+        self._waiting: dict[types.RequestId, Waiting] = {}
+        self._ended = False
+
+    async def request(self, method: str, params: Json) -> Json:
+        """The result. Cancelling this cancels the request. Raises `MCPError`."""
+        if self._ended:
+            raise MCPError.from_error_data(ENDED)
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        number = next(self._ids)
+        waiting = self._waiting[number] = Waiting()
+        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        try:
+            self._pen.post(to_json(message) + b"\n")
+            await self._pen.taken()
+            await waiting.answered.wait()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise MCPError.from_error_data(ENDED) from None
+        except anyio.get_cancelled_exc_class():
+            self._cancel(number)
+            raise
+        finally:
+            del self._waiting[number]
+        if isinstance(waiting.outcome, types.ErrorData):
+            raise MCPError.from_error_data(waiting.outcome)
+        return waiting.outcome
+
+    def _cancel(self, number: int) -> None:
+        about = {"requestId": number, "reason": "caller cancelled"}
+        message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": about}
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self._pen.post(to_json(message) + b"\n")
+
+    async def receive(self) -> SessionMessage | Exception:
+        while True:
+            item = await self._lines.receive()
+            if isinstance(item, Exception) or not self._answers(item.message):
+                return item
+
+    def _answers(self, message: types.JSONRPCMessage) -> bool:
+        """Whether somebody waited for it here, who has it now."""
+        if (
+            not isinstance(message, types.JSONRPCResponse | types.JSONRPCError)
+            or message.id is None
+        ):
+            return False
+        waiting = self._waiting.get(coerce_request_id(message.id))
+        if waiting is None:
+            return False
+        if not waiting.answered.is_set():
+            waiting.outcome = (
+                message.result if isinstance(message, types.JSONRPCResponse) else message.error
+            )
+            waiting.answered.set()
+        return True
+
+    async def aclose(self) -> None:
+        """No answer comes any more: whoever waits for one is told."""
+        self._ended = True
+        for waiting in self._waiting.values():
+            waiting.answered.set()
+        await self._lines.aclose()

@@ -1,0 +1,150 @@
+"""Requests that go past the SDK's dispatcher: each gets its own answer, and nobody waits for none."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+
+import anyio
+import mcp_types as types
+import pytest
+from anyio import wait_all_tasks_blocked
+from mcp.shared.exceptions import MCPError
+
+from mcpproxy.readiness import Readable
+from mcpproxy.upstream.inflight import FIRST_ID, InFlight
+from mcpproxy.upstream.pipes import Lines, Pen, read
+
+
+class Server:
+    """The other end of both pipes, and what the dispatcher got to hear."""
+
+    def __init__(self, requests: int, answers: int) -> None:
+        self._pipe = Readable(requests)
+        self._answers = answers
+        self.left: list[object] = []
+
+    async def asked(self) -> list[dict]:
+        return [json.loads(line) for line in (await read(self._pipe)).splitlines()]
+
+    def says(self, **message: object) -> None:
+        os.write(self._answers, json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    def hangs_up(self) -> None:
+        os.close(self._answers)
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[tuple[InFlight, Server]]:
+    requests, ours = os.pipe()
+    theirs, answers = os.pipe()
+    for end in (requests, ours, theirs):
+        os.set_blocking(end, False)
+    server = Server(requests, answers)
+    inflight = InFlight(Lines("stub", theirs), Pen(ours))
+
+    async def listen() -> None:
+        async with inflight:
+            async for item in inflight:
+                server.left.append(item.message)
+
+    try:
+        with anyio.fail_after(10), closing(server._pipe):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(listen)
+                yield inflight, server
+                tasks.cancel_scope.cancel()
+    finally:
+        for end in (requests, ours, theirs):
+            os.close(end)
+
+
+async def ask(inflight: InFlight, word: str, found: dict[str, object]) -> None:
+    try:
+        found[word] = await inflight.request("tools/call", {"name": word})
+    except MCPError as error:
+        found[word] = error.error
+
+
+async def test_answers_reach_who_asked_in_any_order_and_under_either_spelling_of_an_id():
+    found: dict[str, object] = {}
+    async with connected() as (inflight, server):
+        async with anyio.create_task_group() as tasks:
+            for word in ("one", "two", "three"):
+                tasks.start_soon(ask, inflight, word, found)
+            await wait_all_tasks_blocked()
+            asked = await server.asked()
+            assert [each["params"]["name"] for each in asked] == ["one", "two", "three"]
+            one, two, three = (each["id"] for each in asked)
+            assert min(one, two, three) >= FIRST_ID and len({one, two, three}) == 3
+            server.says(id=str(three), result={"n": 3})
+            server.says(id=one, result={"n": 1})
+            server.says(id=one, result={"n": "again"})
+            server.says(id=two, error={"code": -32602, "message": "no", "data": [2]})
+        assert found == {
+            "one": {"n": 1},
+            "two": types.ErrorData(code=-32602, message="no", data=[2]),
+            "three": {"n": 3},
+        }
+        server.hangs_up()
+
+
+async def test_what_answers_nobody_is_left_to_the_dispatcher():
+    async with connected() as (_, server):
+        server.says(id=1, result={})
+        server.says(id=FIRST_ID, result={"late": True})
+        server.says(method="notifications/progress", params={})
+        server.says(id=FIRST_ID, method="ping")
+        while len(server.left) < 4:
+            await anyio.lowlevel.checkpoint()
+        kinds = [type(each).__name__ for each in server.left]
+        server.hangs_up()
+    assert kinds == [
+        "JSONRPCResponse",
+        "JSONRPCResponse",
+        "JSONRPCNotification",
+        "JSONRPCRequest",
+    ]
+
+
+async def test_the_server_is_told_when_nobody_waits_any_more_and_its_answer_is_nobody_s():
+    async with connected() as (inflight, server):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(inflight.request, "tools/call", {})
+            await wait_all_tasks_blocked()
+            (asked,) = await server.asked()
+            tasks.cancel_scope.cancel()
+        (told,) = await server.asked()
+        assert told["method"] == "notifications/cancelled"
+        assert told["params"]["requestId"] == asked["id"]
+        server.says(id=asked["id"], result={})
+        while not server.left:
+            await anyio.lowlevel.checkpoint()
+        server.hangs_up()
+
+
+async def test_who_is_cancelled_beforehand_asks_nothing():
+    async with connected() as (inflight, server):
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await inflight.request("tools/call", {})
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(inflight.request, "tools/list", {})
+            (asked,) = await server.asked()
+            tasks.cancel_scope.cancel()
+        server.hangs_up()
+    assert asked["method"] == "tools/list"
+
+
+async def test_at_the_end_everybody_who_waits_is_told_and_nobody_asks_again():
+    found: dict[str, object] = {}
+    async with connected() as (inflight, server):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, inflight, "one", found)
+            await wait_all_tasks_blocked()
+            server.hangs_up()
+        with pytest.raises(MCPError) as late:
+            await inflight.request("tools/call", {})
+    assert found["one"].code == late.value.code == types.CONNECTION_CLOSED
