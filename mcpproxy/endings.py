@@ -5,10 +5,16 @@ Whatever had no answer yet when it ended may have had its effect, so it is named
 
 from __future__ import annotations
 
+import re
+
 from mcpproxy.script import Outcome, Script
 
 SIGSYS = 31
 AGAIN = ". No call of it was in flight: look at `calls`, and run it again"
+IN_EACH = re.compile(r"\.forEach\(\s*async\b")
+FOR_EACH = ". forEach waits for no async function: write for (const x of list) { await ... }"
+LOOKED_AT = 2**16
+"""Characters of a source that are searched: the daemon does this on its event loop."""
 LISTED = 10
 """Calls in flight that are named; the rest is counted."""
 
@@ -35,7 +41,7 @@ def in_flight(script: Script) -> str:
     )
 
 
-def unawaited(script: Script) -> str:
+def unawaited(script: Script, source: str) -> str:
     """What to say of calls that a script didn't wait for which had its say; nothing where there are none."""
     outcome = script.outcome
     on_wire, unsent = script.unawaited
@@ -46,6 +52,7 @@ def unawaited(script: Script) -> str:
     return (
         f"the script ended without awaiting {on_wire + unsent} call(s): {on_wire} in flight were cancelled "
         f"with an unknown outcome, {unsent} never went out; await every call, e.g. with Promise.all"
+        f"{FOR_EACH if IN_EACH.search(source[:LOOKED_AT]) else ''}"
     )
 
 

@@ -217,8 +217,8 @@ class Execution:
                 logger.error("%s: the VM sent what its prelude never sends: %s", self._id, error)
                 crash = BrokenProtocol(f"it broke its protocol: {error}")
             vm.finished = crash is None
-            if said := endings.unawaited(script):
-                self._warnings.append(said)
+            said = (endings.unawaited(script, self._request.source), script.warning)
+            self._warnings += [each for each in said if each]
             work.end()
         return crash
 

@@ -25,6 +25,8 @@ from mcpproxy.errors import CallError
 from mcpproxy.policy import EVERYTHING, PERMISSIONS, Caller, may_use
 
 LONGEST_FAULT = 400
+FEW = 12
+"""Servers that are all named where none of them comes close."""
 """Characters of what is said about one field."""
 
 
@@ -125,10 +127,10 @@ def no_server(server: str, catalog: Catalog) -> str:
     """The sentence for a server that isn't there."""
     if not catalog.servers:
         return f"there is no server '{server}': no servers are configured"
-    return (
-        f"there is no server '{server}'{meant(server, catalog.servers)} "
-        f"list_servers shows all {len(catalog.servers)}"
-    )
+    known = meant(server, catalog.servers)
+    if known == ";" and len(catalog.servers) <= FEW:
+        return f"there is no server '{server}'; there are {', '.join(catalog.servers)}"
+    return f"there is no server '{server}'{known} list_servers shows all {len(catalog.servers)}"
 
 
 def no_tool(server: str, tool: str, known: Iterable[str]) -> str:

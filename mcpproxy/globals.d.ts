@@ -12,7 +12,8 @@ declare namespace Mcp {
     ok: false;
     error: { code: string; message: string; retryable: boolean; retry_after_ms?: number; result?: Result };
   }
-  type Envelope = { ok: true; result: Result } | Failure;
+  /** Content and data of the result can be read from the envelope, too. */
+  type Envelope = ({ ok: true; result: Result } & { [member: string]: any }) | Failure;
   interface Request {
     server: string;
     tool: string;
@@ -52,7 +53,7 @@ declare namespace Mcp {
 /** Call a tool and wait for it. Never throws. */
 declare function call_tool(server: string, tool: string, args: object): Mcp.Envelope;
 /** Call up to 100 tools, some at the same time, and wait for all. One envelope each, in order. */
-declare function call_tools(requests: Mcp.Request[], options?: { max_parallel?: number }): Mcp.Envelope[];
+declare function call_tools(requests: Mcp.Request[], options?: { max_parallel?: number } | null): Mcp.Envelope[];
 /** Find tools by what they do. Costs no call. */
 declare function search_tools(query: string, options?: { limit?: number; server?: string }): Promise<Mcp.Found>;
 /** What a tool takes and gives. Costs no call. */

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from mcpproxy import names
+from mcpproxy import contents, modules, names
 from mcpproxy.catalog import Catalog
-from mcpproxy.declarations import access, call_line, returned
+from mcpproxy.declarations import access, call_line
 from mcpproxy.guesses import TAGGED, looks_like
 from mcpproxy.sandbox.source import MARKS, fence_tag, unfenced
 
@@ -21,14 +21,18 @@ LEFT_OVER = "leave the name of the language out of the code"
 
 ABSENT = {
     "fetch": "there is no network here: call a tool, e.g. await tools.<server>.<tool>({...}); search_tools() finds one",
+    **dict.fromkeys(
+        ("AbortController", "AbortSignal"),
+        "a call can't be aborted; await Promise.race([call, sleep(ms)]) stops waiting for it",
+    ),
     "XMLHttpRequest": "there is no network here: call a tool instead",
     "WebSocket": "there is no network here: call a tool instead",
     "axios": "there is no network here, and there are no modules: call a tool instead",
     **dict.fromkeys(
-        ("Headers", "Request", "Response", "FormData", "AbortController", "AbortSignal"),
+        ("Headers", "Request", "Response", "FormData"),
         "there is no network here: call a tool instead",
     ),
-    "require": "there are no modules here: require is not available; what comes from outside comes from tools",
+    "require": "require is not available, there are no modules here",
     "module": f"there are no modules here, so nothing is exported: {VALUE}",
     "exports": f"there are no modules here, so nothing is exported: {VALUE}",
     "process": "there is no process object or environment here: pass what you need as input",
@@ -97,7 +101,7 @@ MISSING = re.compile(r"^ReferenceError: (?:'?)([^\s']+)(?:'?) is not defined")
 LABEL = re.compile(r"[\w.-]+:\s")
 MODULE = re.compile(r"could not load module|^SyntaxError: .*\bmodules?\b")
 EXPORT = re.compile(r"^[ \t]*export\s+(?:default|const|let|async|function|class|\{)", re.MULTILINE)
-IMPORTED = f"import and export are not available, there are no modules here: {TOOLS.replace('called', 'reached')}"
+IMPORTED = "import is not available, there are no modules here"
 EXPORTED = (
     "import and export are not available, there are no modules here: leave out export and default. A source that is "
     f"one function is called with input; otherwise {VALUE}"
@@ -136,6 +140,8 @@ OBJECT = re.compile(
     r"(?:\A|[;}\n])[ \t]*\{\s*(?:\.\.\.|[\w$]+\s*[:,]|'[^'\n]*'\s*:|\"[^\"\n]*\"\s*:)"
 )
 UNDEFINED = "the script gave no value (undefined)"
+MADE = re.compile(r"^(?:const|let|var) ([\w$]+)[^=\n]{0,100}= ?([^\n]{0,200})", re.MULTILINE)
+DEFINED = re.compile(r"(?:async\b|function\b|class\b|\(?[\w$,\s{}:]*\)?\s*=>)")
 MAIN = re.compile(r"\b(?:function|const|let|var)\s+(main|run|execute|handler|start)\b")
 
 ACCESSOR = re.compile(r"[{;}\n]\s?[ \t]*(?:static\s+)?accessor\s+[\w$#]")
@@ -151,15 +157,6 @@ NO_ENVELOPE = (
     "await tools.<server>.<tool>({...}) gives the tool's data, which has no ok of its own, and throws when the call "
     "fails: leave the check out"
 )
-MISTAKEN = re.compile(
-    r"^TypeError: ([\w$]+)(?:\.[\w$]+ is not a function$| is not iterable$)|\(([\w$]+) is undefined\)$"
-)
-"""A variable whose value is of another kind than the program takes it for."""
-GOT = re.compile(
-    r"(?<![\w$.])(?:([\w$]+)|\{([^{}=]{0,200})\}) *= *await (?:tools\.([\w$]+)\.([\w$]+)|search_tools)\("
-)
-"""Where a variable, or those that are taken apart, get what a tool or a search gives."""
-LONGEST_RESULT = 200
 UNWRAPPED = (".result", ".structuredContent", ".content", ".data")
 WRONG_USE = [
     (re.compile(r"^TypeError: tools(?:\.[\w$]+|\[[^\]]*\])? is not a function"), TOOLS),
@@ -173,12 +170,16 @@ WRONG_USE = [
         "call_tool and call_tools give their answer at once, no promise: leave out then and catch, and look at .ok",
     ),
     (
+        re.compile(r"crypto\.(?:subtle is undefined|[\w$]+ is not a function)"),
+        "crypto has randomUUID and getRandomValues alone here",
+    ),
+    (
         re.compile(r"\.(?:content|structuredContent) is undefined\)"),
         DATA,
     ),
     (
         re.compile(r"^SyntaxError: unexpected token: 'object'"),
-        "JSON.parse was given an object: that is parsed already, use it as it is",
+        "JSON.parse was given an object, which is parsed already: use it as it is",
     ),
     (
         re.compile(r"^SyntaxError: .* in JSON at position"),
@@ -196,9 +197,9 @@ def advice(code: str, message: str, source: str, catalog: Catalog) -> str | None
     if (found := MISSING.match(message)) is not None:
         return _missing(found[1], source, catalog)
     if code == "SYNTAX_ERROR":
-        return _syntax(message, source)
+        return _syntax(message, source, catalog)
     if MODULE.search(message):
-        return IMPORTED
+        return f"{IMPORTED}: {modules.instead(source, catalog)}"
     if source.lstrip().startswith(MARKS) and unfenced(source) == source:
         return ALONE
     if UNDEFINED in message and (main := MAIN.search(source)) is not None:
@@ -215,30 +216,17 @@ def advice(code: str, message: str, source: str, catalog: Catalog) -> str | None
         return NO_ENVELOPE
     for pattern, remedy in WRONG_USE:
         if pattern.search(message):
-            return remedy
-    if (found := MISTAKEN.search(message)) is not None:
-        return _given(found[1] or found[2], source, catalog)
-    return None
+            known = contents.parsed(source, catalog) if "JSON.parse" in remedy else None
+            return remedy if known is None else f"{remedy}. {known}"
+    if UNDEFINED in message:
+        return _last(source)
+    return contents.mistaken(message, source, catalog)
 
 
-def _given(variable: str, source: str, catalog: Catalog) -> str | None:
-    """What a variable got, where that is what a tool gives or what a search found."""
-    for found in GOT.finditer(source):
-        whole, parts, server_name, tool_name = found.groups()
-        if variable == whole or variable in re.findall(r"[\w$]+", parts or ""):
-            break
-    else:
-        return None
-    if server_name is None:
-        return f"search_tools gives {{tools, more}}: the array is {'tools' if parts else f'{variable}.tools'}"
-    server = catalog.servers.get(names.original(server_name, catalog.servers))
-    if server is None:
-        return None
-    if (tool := server.tools.get(names.original(tool_name, server.tools))) is None:
-        return None
-    if (result := returned(tool)) is None:
-        return f"{access(tool)} doesn't say what it gives, which often is a text: return {whole or 'all of it'} to see it"
-    return f"{access(tool)} gives {result if len(result) <= LONGEST_RESULT else 'an object'}"
+def _last(source: str) -> str | None:
+    """What may have been meant as the value of a program that gave none: what it made last."""
+    made = [found for found in MADE.finditer(source) if not DEFINED.match(found[2])]
+    return f"For example: return {made[-1][1]}" if made else None
 
 
 def _missing(name: str, source: str, catalog: Catalog) -> str | None:
@@ -251,6 +239,8 @@ def _missing(name: str, source: str, catalog: Catalog) -> str | None:
     member = re.search(rf"\b{re.escape(name)}\s*(?:\.|\[['\"])([\w$.-]+)", source)
     asked = member[1] if member else ""
     if name in ABSENT:
+        if name == "require":
+            return f"{ABSENT[name]}: {modules.instead(source, catalog)}"
         found = _call(asked, catalog) if ABSENT[name] == TOOLS else None
         return ABSENT[name] if found is None else found
     if text == name:
@@ -273,13 +263,15 @@ def _call(name: str, catalog: Catalog) -> str | None:
     return None if tool is None else f"Write {call_line(tool)}"
 
 
-def _syntax(message: str, source: str) -> str | None:
+def _syntax(message: str, source: str, catalog: Catalog) -> str | None:
     if "This is TypeScript" in message:
         return None
     if (guess := looks_like(source)) is not None:
         return f"This looks like {guess}, not JavaScript: {EXPECTED}"
     if MODULE.search(message):
-        return EXPORTED if EXPORT.search(source) else IMPORTED
+        if modules.IMPORT.search(source) is None and EXPORT.search(source):
+            return EXPORTED
+        return f"{IMPORTED}: {modules.instead(source, catalog)}"
     if (word := re.search(r"token '(and|or)'", message)) is not None:
         return f"This is JavaScript: write {'&&' if word[1] == 'and' else '||'}"
     if QUOTES.search(message):

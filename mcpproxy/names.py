@@ -141,6 +141,15 @@ def spellings(names: Iterable[str]) -> dict[str, str]:
     }
 
 
+def understood(name: str, known: Iterable[str]) -> str:
+    """The one of the `known` names that a script means by a name: as it is, spelled, or `alike` as no other one is."""
+    found = original(name, listed := tuple(known))
+    if found in listed:
+        return found
+    same = [each for each in listed if alike(each, name)]
+    return same[0] if len(same) == 1 else name
+
+
 def original(name: str, known: Iterable[str]) -> str:
     """The one of the `known` names that JavaScript spells so; the name itself where there is none."""
     return spellings(known).get(name, name)

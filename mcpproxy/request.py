@@ -80,6 +80,7 @@ def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: 
             "code execution is switched off: set enable_code_execution to true in the configuration",
         )
     _only(body, FIELDS, "INVALID_REQUEST", "the request")
+    body = _given(body)
     source, script = _text(body, "code"), _text(body, "script")
     if bool(source) == bool(script):
         raise Refused("INVALID_REQUEST", f"{EXACTLY_ONE}. {EXACTLY_ONE_IN_FULL}")
@@ -118,6 +119,11 @@ def _only(found: Mapping[str, Any], known: tuple[str, ...], code: str, where: st
             meant = f"; did you mean {places[near[0]]}?" if near else ""
             listed = ", ".join(known)
             raise Refused(code, f"unknown field '{name}' in {where}; known are {listed}{meant}")
+
+
+def _given(found: Mapping[str, Any], never_null: str = "") -> dict[str, Any]:
+    """What has a value: null is how some clients leave a member out."""
+    return {name: value for name, value in found.items() if value is not None or name == never_null}
 
 
 def kind(value: object) -> str:
@@ -212,6 +218,7 @@ def _options(
     if not isinstance(options, dict):
         raise Refused("INVALID_OPTIONS", f"options must be an object, not {kind(options)}")
     _only(options, OPTIONS, "INVALID_OPTIONS", "options")
+    options = _given(options, "allowed_servers")  # which is never widened by what may be a mistake
     timeout = _number(options, "timeout_ms")
     if timeout is not None and not 1 <= timeout <= MAX_TIMEOUT_MS:
         raise Refused(
@@ -255,7 +262,8 @@ def _servers(options: Mapping[str, Any]) -> frozenset[str] | None:
     servers = options.get("allowed_servers", [])
     if not isinstance(servers, list) or not all(isinstance(name, str) for name in servers):
         raise Refused(
-            "INVALID_OPTIONS", "allowed_servers must be an array of strings (server names)"
+            "INVALID_OPTIONS",
+            "allowed_servers must be an array of strings (server names); leave it out to allow all",
         )
     return frozenset(servers) or None
 

@@ -29,6 +29,7 @@ CROWD, CROWD_BYTES = 20_000, 16 * 2**20
 """Calls that may wait for their turn, and the bytes of their frames; past either, nothing more is read
 from the VM for a while."""
 
+LONGEST_WARNING = 1000
 LOG_LEVELS = frozenset({"log", "info", "warn", "error", "debug"})
 FINAL_CODES = frozenset({"INVALID_ARGS", "MAX_TOOL_CALLS_EXCEEDED", "SERVER_NOT_ALLOWED"})
 """Refusals that fail the whole execution when they are its value."""
@@ -176,6 +177,8 @@ class Script:
         self._open: dict[int, Call] = {}
         self.logs: list[dict[str, str]] = []
         self.logs_dropped = 0
+        self.warning = ""
+        """What the VM noticed of failures that the script didn't."""
         self.outcome: Outcome | None = None
 
     # what the VM says
@@ -210,6 +213,9 @@ class Script:
             case {"t": "log", "level": str(level), "text": str(text)} if level in LOG_LEVELS:
                 self.logs.append({"level": level, "message": text})
                 return [Note(level, text)]
+            case {"t": "warn", "text": str(text)}:
+                self.warning = text[:LONGEST_WARNING]
+                return []
             case {"t": "done" | "failed" | "large" as kind, "dropped": int(dropped), **more}:
                 self.logs_dropped = dropped
                 self.outcome = self._outcome(kind, {str(key): value for key, value in more.items()})

@@ -73,7 +73,7 @@ TABLE = [
 13 timeout_ms is 120000 when nobody says otherwise.
 14 max_tool_calls is unlimited when nobody says otherwise.
 15 max_parallel is no request option.
-16 null is no value of an option.
+16 null is the same as leaving an option out; allowed_servers is never null.
 17 A timeout_ms above the operator's ceiling is clamped, and a warning says so (contract 4).
 18 A max_tool_calls above the ceiling, or unlimited, is clamped, and a warning says so (contract 4).
 """),

@@ -135,6 +135,8 @@ VALUES = [
     returns("a lone call gives its envelope", GET_USER, {"ok": True, "result": WIRE}, req("REQ-EX-16", "REQ-EX-20", "REQ-CALL-02", "REQ-CALL-04"), input={"username": "octocat"}),
     returns("the file of the CLI's pattern", FILE, {"names": ["Octocat", "Torvalds"]}, req("REQ-EX-19")),
     returns("the sum of the CLI's pattern", "({sum: input.a + input.b})", {"sum": 15}, req("REQ-EX-15"), input={"a": 5, "b": 10}),
+    returns("what is left out as null", "input", {}, req("REQ-OPT-16", "REQ-ASK-10"), script=None, language=None, input=None, description=None, options={"timeout_ms": None, "max_tool_calls": None, "trace": None}),
+    returns("options left out as null", "1", 1, req("REQ-OPT-16"), options=None),
     returns("null", "null", None, req("REQ-REPLY-08", "REQ-VAL-01", "REQ-VAL-06")),
     returns("primitives", "[true, false, 0, -1.5, 'x', null]", [True, False, 0, -1.5, "x", None], req("REQ-VAL-01", "REQ-VAL-02")),
     returns("order and undefined", "({z: 1, a: undefined, m: {b: 2, a: 1}})", {"z": 1, "m": {"b": 2, "a": 1}}, req("REQ-VAL-03", "REQ-VAL-04")),
@@ -200,13 +202,13 @@ FAILURES = [
 INVALID = [
     *(refused(f"{field} as {value!r:.20}", {"code": "1", field: value} if field != "code" else {"code": value}, 400, code, field, req("REQ-SAFE-05", "REQ-ASK-05", "REQ-ASK-06", "REQ-ASK-08", "REQ-ASK-11", "REQ-ASK-12", "REQ-REST-12"))
       for field, code in {"code": "INVALID_REQUEST", "script": "INVALID_REQUEST", "input": "INVALID_REQUEST", "options": "INVALID_OPTIONS", "language": "INVALID_LANGUAGE", "description": "INVALID_REQUEST"}.items()
-      for value in (None, 7, True, [1], "x" if field in ("input", "options") else {"a": 1})),
+      for value in (7, True, [1], "x" if field in ("input", "options") else {"a": 1})),
     *(refused(f"{name} as {value!r:.20}", {"code": "1", "options": {name: value}}, 400, "INVALID_OPTIONS", name, req("REQ-OPT-02", "REQ-OPT-03", "REQ-OPT-05", "REQ-OPT-06", "REQ-OPT-09", "REQ-OPT-10", "REQ-OPT-11", "REQ-OPT-15", "REQ-OPT-16", "REQ-ASK-14", "REQ-REST-11"))
       for name, values in {
-          "timeout_ms": (0, -1, 600001, 1.5, "1000", True, None, [], {}),
-          "max_tool_calls": (-1, 0.5, "5", False, None, [5]),
+          "timeout_ms": (0, -1, 600001, 1.5, "1000", True, [], {}),
+          "max_tool_calls": (-1, 0.5, "5", False, [5]),
           "allowed_servers": ("github", None, {"github": True}, [1], ["github", None], [["github"]], True),
-          "trace": (1, "true", None, []),
+          "trace": (1, "true", []),
           "max_parallel": (4,),
           "timeout": (1000,),
       }.items() for value in values),
@@ -215,6 +217,7 @@ INVALID = [
     refused("a language in another case", {"code": "1", "language": "TypeScript"}, 400, "INVALID_LANGUAGE", "TypeScript", req("REQ-ASK-08")),
     refused("both", {"code": "1", "script": "double"}, 400, "INVALID_REQUEST", "Provide exactly one of 'code' (inline source) or 'script' (the name of a stored script)", req("REQ-ASK-03", "REQ-STORE-23", "REQ-REST-03")),
     refused("neither", {}, 400, "INVALID_REQUEST", "next to mcpproxy's config file) — not both, not neither.", req("REQ-ASK-04", "REQ-STORE-23", "REQ-REST-03")),
+    refused("code that is null", {"code": None}, 400, "INVALID_REQUEST", "exactly one", req("REQ-ASK-18")),
     refused("an empty code", {"code": ""}, 400, "INVALID_REQUEST", "exactly one", req("REQ-ASK-18")),
     refused("too long a source", {"code": "1;" + " " * MAX_SOURCE_BYTES}, 400, "INVALID_REQUEST", "bytes", req("REQ-ASK-15")),
     refused("101 levels of input", {"code": "1", "input": json.loads('{"v":' * 101 + "1" + "}" * 101)}, 400, "INVALID_REQUEST", "nested", req("REQ-ASK-17")),

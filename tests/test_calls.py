@@ -47,8 +47,12 @@ LENT = [
     ),
     ("const r = call_tool('stub', 'json_text', {deep: {n: 1}}).result; r.deep.n", 1),
     (
-        "const r = call_tool('stub', 'wire', {result: {content: [{type: 'text', text: '[1,2]'}]}}).result; [r.content[0].text, r[0] === undefined]",
-        ["[1,2]", True],
+        "const r = call_tool('stub', 'wire', {result: {content: [{type: 'text', text: '[1,2]'}]}}); [r.content[0].text, r.result.map(x => x + 1), r.length, [...r.result], Object.keys(r.result)]",
+        ["[1,2]", [2, 3], 2, [1, 2], ["content"]],
+    ),
+    (
+        "const r = call_tool('stub', 'echo', {error: 'mine', ok: false, x: 1}); [r.error ?? null, r.ok, r.x, r.result.error, r.structuredContent.x, Object.keys(r)]",
+        [None, True, 1, "mine", 1, ["ok", "result"]],
     ),
     ("let n = 0; for (const k in call_tool('stub', 'echo', {a: 1, b: 2}).result) n++; n", 2),
     ("call_tool('stub', 'plain_text', {text: 'words'}).result.content[0].text", "words"),
@@ -67,6 +71,9 @@ TYPED = [
     ("await tools.stub.plain_text({text: 'words'})", "words"),
     ("(await tools.stub.blocks({})).length", 3),
     ("await tools.stub.echo()", {}),
+    ("await tools.stub.echo(null)", {}),
+    ("[(await tools.myServer.listItems({})).tool, (await tools.Stub.plainText({text: 'x'}))]", ["list.items", "x"]),
+    ("try { await tools.stub.aB({}) } catch (e) { return [e.code, e.tool] }", ["TOOL_NOT_FOUND", "aB"]),
     ("tools.stub.echo({id: 4})", {"id": 4}),
     ("const p = tools.stub.add({a: 1, b: 2}); [p instanceof Promise, (await p).sum]", [True, 3]),
     ("[(await tools['my-server']['list.items']({x: 1})).tool, (await tools.my_server.list_items({})).tool]", ["list.items", "list.items"]),
@@ -165,7 +172,6 @@ MALFORMED = [
     ("[{server: 'stub', tool: 'echo', args: [1]}]", "element 0: args"),
     ("[GOOD, GOOD, {server: 1}, 42]", "element 2"),
     ("[GOOD], 'x'", "options must be an object"),
-    ("[GOOD], null", "options must be an object"),
     ("[GOOD], {max_parallel: 2.5}", "max_parallel must be an integer"),
     ("[GOOD], {max_parallel: '4'}", "max_parallel must be an integer"),
     ("[GOOD], {max_parallel: undefined}", "max_parallel must be an integer"),
@@ -213,6 +219,7 @@ async def test_unknown_option_keys_and_a_missing_args_are_fine(world):
         )
         == {}
     )
+    assert await world.value("call_tools([{server: 'stub', tool: 'echo'}], null)[0].ok") is True
 
 
 @pytest.mark.req("REQ-CALL-15", "REQ-CALL-19")
@@ -305,6 +312,24 @@ async def test_calls_nobody_awaited_are_cancelled_and_said(world):
     assert reply["value"] == "left"
     assert "30 call(s)" in reply["warnings"][0]
     assert world.upstreams.in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "warning"),
+    [
+        ("tools.stub.fail({}); await sleep(1); await tools.stub.echo({}); 1", "a call failed that nobody awaited: tools.stub.fail(…): TOOL_ERROR: it failed"),
+        ("tools.stub.echo(5); tools.stub.echo([]); await 0; 1", "2 calls failed that nobody awaited, the first: tools.stub.echo(…): INVALID_ARGS: "),
+        ("const p = tools.stub.fail({}); await tools.stub.echo({}); try { await p } catch {} 1", ""),
+        ("tools.stub.fail({}).catch(() => {}); await tools.stub.echo({}); 1", ""),
+        ("await Promise.allSettled([tools.stub.fail({})]); 1", ""),
+        ("[1].forEach(async () => { await tools.stub.hang({}) }); 1", "write for (const x of list)"),
+    ],
+)  # fmt: skip
+async def test_a_failure_that_nobody_saw_is_said(world, code, warning):
+    reply = await world.run(code)
+    assert reply["value"] == 1
+    assert ("warnings" in reply) is bool(warning)
+    assert warning in reply.get("warnings", [""])[0]
 
 
 @pytest.mark.req("REQ-LEDGER-03", "REQ-LEDGER-04", "REQ-LEDGER-08", "REQ-STOP-01")

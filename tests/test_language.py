@@ -416,6 +416,20 @@ HINTS = [
     ("JSON.parse(\"[{'n': 1}]\")", "return the text itself"),
     ("[tools.stub.echo({})]", "await Promise.all"),
     ("const r = call_tool('stub', 'fail', {message: 'gone'}); throw new Error(r.error)", "TOOL_ERROR: gone"),
+    ("import * as s from './servers/my-server';", 'leave it out and write const result = await tools["my-server"].echo({})'),
+    ("import { add } from './servers/stub/index.js';", "await tools.stub.add({a: 1, b: 1})"),
+    ("import { tools } from 'mcpproxy'; 1", "tools is a global"),
+    ("import { z } from 'zod'; 1", "packages are not available"),
+    ("const { createHash } = require('node:crypto');", "crypto.randomUUID() is there"),
+    ("await crypto.subtle.digest('SHA-256', new Uint8Array(1))", "randomUUID and getRandomValues alone"),
+    ("new AbortController()", "stops waiting for it"),
+    ("await tools.nowhere.list({})", "there are stub, my-server, github"),
+    ("const seen = [1];\nconst all = await tools.stub.echo({all: seen});\nconst show = (x) => x;\nconsole.log(all);", "For example: return all"),
+    ("const rows = await tools.stub.echo({}); return rows.items.map(x => x)", "doesn't say what it gives"),
+    ("const rows = await tools['my-server']['list.items']({}); return rows.split(',')", "doesn't say what it gives"),
+    ("const r = call_tool('stub', 'plain_text', {}); return r.split(',')", "call_tool gives {ok: true, result}"),
+    ("const r = call_tools([]); return r.items.length", "call_tools gives an array"),
+    ("const r = call_tools({}); return r.map(x => x)", "gave no array but one envelope"),
 ]  # fmt: skip
 
 
@@ -434,6 +448,9 @@ def test_what_a_tool_gives_is_said_where_it_was_taken_for_something_else():
     source = "const { data, text } = await tools.files.read({}); return data.text"
     message = "TypeError: cannot read property 'text' of undefined (data is undefined)"
     assert hints.advice("RUNTIME_ERROR", message, source, known) == said
+    source = "const file = await tools['files'].read({}); return JSON.parse(file).version"
+    again = hints.advice("RUNTIME_ERROR", "SyntaxError: unexpected token: 'object'", source, known)
+    assert again is not None and again.endswith(said)
 
 
 def test_what_is_looked_for_in_a_source_takes_time_in_proportion_to_it():

@@ -66,6 +66,8 @@ LAYERS = [
         "typings",
         "endings",
         "hints",
+        "modules",
+        "contents",
         "guesses",
     },
     {

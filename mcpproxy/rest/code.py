@@ -20,7 +20,7 @@ BODY = {
         "code": {"type": "string", "description": "The program; or `script`."},
         "script": {"type": "string", "description": "The name of a stored script; or `code`."},
         "language": {"enum": ["javascript", "typescript"]},
-        "input": {"description": "What the program sees as `input`; any JSON."},
+        "input": {"type": "object", "description": "What the program sees as `input`."},
         "description": {
             "type": "string",
             "description": "What it does; code that runs well is kept.",

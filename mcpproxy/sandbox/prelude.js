@@ -310,7 +310,7 @@
   // ── calling tools ─────────────────────────────────────────────────────────────────────────────
 
   let number = 0;
-  const waiting = create(null);       // number -> {resolve, reject, typed}
+  const waiting = create(null);       // number -> {resolve, reject, server, tool, call, site, heard}
   let inFlight = 0;
   const refused = new Weak();         // the host's own envelopes that end a run when they are its value
   const failures = new Weak();        // ToolError -> "CODE from server:tool"
@@ -326,6 +326,7 @@
     return enveloped({ ok: false, error: { code, message, retryable: false } });
   }
   let lastFailure;                    // of a call that gives an envelope: a script may have taken it for a result
+  let noBatch;                        // why the last call_tools gave no array
 
   /** Remember the refusals that are ours, and let the data of a result be read directly. */
   function enveloped(envelope) {
@@ -336,18 +337,27 @@
       if (FINAL[envelope.error.code]) apply(weakSet, refused, [envelope, { __proto__: null, code: envelope.error.code, message: envelope.error.message }]);
     } else {
       lastFailure = undefined;
-      lend(envelope.result);
+      lend(envelope, envelope.result);
     }
     return envelope;
   }
 
-  function lend(result) {
+  /** Let what a result has be read from its envelope as well, and what its data has from both. */
+  function lend(envelope, result) {
     const data = dataOf(result);
-    if (typeof data !== 'object' || data === null || isArray(data) || data === result.content) return;
-    const lent = create(Object_prototype), names = keys(data);
-    for (let n = 0; n < names.length; n++) defineProperty(lent, names[n], hidden(data[names[n]]));
-    setPrototypeOf(result, lent);
+    let lent = create(Object_prototype);
+    if (isArray(data) && data !== result.content) setPrototypeOf(result, lent = data);
+    else if (typeof data === 'object' && data !== null && data !== result.content) {
+      const names = keys(data);
+      for (let n = 0; n < names.length; n++) defineProperty(lent, names[n], hidden(data[names[n]]));
+      setPrototypeOf(result, lent);
+    }
+    const also = create(lent);
+    for (let n = 0; n < WIRE.length; n++) if (hasOwn(result, WIRE[n])) defineProperty(also, WIRE[n], hidden(result[WIRE[n]]));
+    if (also.error !== undefined) defineProperty(also, 'error', hidden(undefined));      // the call has none
+    setPrototypeOf(envelope, also);
   }
+  const WIRE = ['content', 'structuredContent', 'isError'];
   const Object_prototype = Object.prototype;
 
   /** What a tool means by its result: structured content, else JSON text, else the text, else the blocks. */
@@ -416,7 +426,7 @@
   const MISNAMED = ['arguments', 'params', 'parameters', 'input'];
 
   function batch(requests, options, given) {
-    const wrong = (message) => failed('INVALID_ARGS', 'call_tools: ' + message);
+    const wrong = (message) => { noBatch = message; return failed('INVALID_ARGS', 'call_tools: ' + message); };
     if (!given) return wrong('requires 1 argument: an array of {server, tool, args}');
     if (!isArray(requests)) return wrong('requests must be an array of {server, tool, args}, not ' + kindOf(requests));
     const length = requests.length;
@@ -436,8 +446,8 @@
       json += (n ? ',' : '') + '{"server":' + quote(server) + ',"tool":' + quote(tool) + ',"args":' + found + '}';
     }
     let parallel = 'null';
-    if (options !== undefined) {
-      if (typeof options !== 'object' || options === null || isArray(options)) return wrong('options must be an object such as {max_parallel: 4}, not ' + kindOf(options));
+    if (options !== undefined && options !== null) {
+      if (typeof options !== 'object' || isArray(options)) return wrong('options must be an object such as {max_parallel: 4}, not ' + kindOf(options));
       if (hasOwn(options, 'max_parallel')) {
         const asked = options.max_parallel;
         if (!isInteger(asked)) return wrong('options.max_parallel must be an integer between 1 and 32, not ' + inspect(asked, 1, 50));
@@ -445,6 +455,7 @@
         parallel = '' + asked;
       }
     }
+    noBatch = undefined;
     if (length === 0) return [];
     const id = number + 1;
     number += length;
@@ -474,13 +485,14 @@
   const { toPrimitive, iterator } = Symbol;
 
   /** A promise that says which `await` is missing when a member of its value is read from it. */
-  function hinting(promise, call) {
+  function hinting(promise, call, entry) {
     const prototype = getPrototypeOf(promise);
     const hint = new Proxy_(create(prototype), {
       __proto__: null,
       get(target, key, receiver) {
         const use = typeof key === 'symbol' ? (key === toPrimitive ? 'make text or a number of' : key === iterator ? 'iterate over' : '') : key === 'toJSON' ? 'write as JSON' : '';
         if (use) throw new TE('cannot ' + use + ' a call that was not awaited: write await ' + call);
+        if (PLAIN_KEYS[key]) entry.heard = true;       // awaiting asks for `constructor`
         if (typeof key === 'symbol' || PLAIN_KEYS[key] || key in prototype) return prototype[key];
         throw new TE('cannot read "' + key + '" of a call that was not awaited: write (await ' + call + ').' + key);
       },
@@ -500,19 +512,35 @@
       if (typeof args[1] === 'function') args[1](new TE('tools' + step('', server) + ' is no promise: await one of its tools, e.g. await ' + call));
       return undefined;
     }
-    const json = args[0] === undefined ? '{}' : argsText(args[0], 'args');
-    const site = here();
-    const promise = new P((resolve, reject) => {
-      if (typeof json !== 'string') { reject(new ToolError({ code: 'INVALID_ARGS', message: call + ': ' + json.wrong + '. await describe_tool(' + quote(server + ':' + tool) + ') shows its parameters', retryable: false }, server, tool)); return; }
-      const id = ++number;
-      waiting[id] = { __proto__: null, resolve, reject, server, tool, site };
-      inFlight++;
-      if (send('{"t":"call","id":' + id + ',"typed":true,"server":' + quote(server) + ',"tool":' + quote(tool) + ',"args":' + json + '}')) return;
-      delete waiting[id];
-      inFlight--;
-      reject(new ToolError({ code: 'INVALID_ARGS', message: call + ': ' + TOO_LONG, retryable: false }, server, tool));
-    });
-    return hinting(promise, call);
+    const json = args[0] === undefined || args[0] === null ? '{}' : argsText(args[0], 'args');
+    const entry = { __proto__: null, resolve: undefined, reject: undefined, server, tool, call, site: here(), heard: false };
+    const invalid = (wrong) => fails(entry, { code: 'INVALID_ARGS', message: call + ': ' + wrong, retryable: false });
+    const promise = hinting(new P((resolve, reject) => { entry.resolve = resolve; entry.reject = reject; }), call, entry);
+    if (typeof json !== 'string') { invalid(json.wrong + '. await describe_tool(' + quote(server + ':' + tool) + ') shows its parameters'); return promise; }
+    const id = ++number;
+    waiting[id] = entry;
+    inFlight++;
+    if (send('{"t":"call","id":' + id + ',"typed":true,"server":' + quote(server) + ',"tool":' + quote(tool) + ',"args":' + json + '}')) return promise;
+    delete waiting[id];
+    inFlight--;
+    invalid(TOO_LONG);
+    return promise;
+  }
+
+  const unheard = create(null);       // the first failures of calls that nobody had awaited yet
+  let failing = 0;
+  function fails(entry, error) {
+    const thrown = entry.server === undefined ? new E(error.message) : new ToolError(error, entry.server, entry.tool);
+    apply(weakSet, captured, [thrown, entry.site]);
+    if (!entry.heard && failing < 100) unheard[failing++] = { __proto__: null, entry, said: entry.call + ': ' + (error.code === undefined ? '' : error.code + ': ') + error.message };
+    entry.reject(thrown);
+  }
+
+  /** A sentence about calls that failed and that nobody awaited; "" where there are none. */
+  function unnoticed() {
+    let first = '', count = 0;
+    for (let n = 0; n < failing; n++) if (!unheard[n].entry.heard && ++count === 1) first = unheard[n].said;
+    return count === 0 ? '' : (count === 1 ? 'a call failed that nobody awaited: ' : count + ' calls failed that nobody awaited, the first: ') + first;
   }
 
   const nameless = (key) => typeof key === 'symbol' || key === 'toJSON';
@@ -536,6 +564,23 @@
     return () => found ??= load();
   }
 
+  /** What a name stands for that differs from one of the names, and from one alone, in case or in `_`, `-`, `.` and spaces. */
+  function otherwise(named) {
+    const table = once(() => {
+      const found = create(null), names = keys(named());
+      for (let n = 0; n < names.length; n++) { const folded = fold(names[n]); found[folded] = folded in found ? undefined : names[n]; }
+      return found;
+    });
+    return (key) => table()[fold(key)];
+  }
+  const { toLowerCase } = S.prototype;
+  function fold(name) {
+    const lower = apply(toLowerCase, name, []);
+    let out = '';
+    for (let n = 0; n < lower.length; n++) { const c = lower[n]; if (c !== '_' && c !== '-' && c !== '.' && c !== ' ') out += c; }
+    return out;
+  }
+
   function serverSpace(server) {
     const functions = create(null);
     const listing = once(() => question('tools', ',"server":' + quote(server)));
@@ -547,9 +592,10 @@
       for (let n = 0; n < spelt.length; n++) original[spelt[n]] = found.spellings[spelt[n]];
       return names;
     });
+    const meant = otherwise(named);
     return namespace((key) => {
       const names = named();
-      const tool = names[key] ?? original[key];
+      const tool = names[key] ?? original[key] ?? meant(key);
       // A tool that isn't listed may have come meanwhile, or its server may not be up yet: the host knows.
       return functions[key] ??= defineProperty_(function (args) { return typed(server, tool ?? key, arguments); }, 'name', hidden(key));
     }, named);
@@ -563,9 +609,10 @@
     for (let n = 0; n < found.names.length; n++) names[found.names[n]] = found.names[n];
     return names;
   });
+  const serverMeant = otherwise(serverNames);
   const tools = namespace((key) => {
     const names = serverNames();
-    const server = names[key] ?? (hasOwn(listing().spellings, key) ? listing().spellings[key] : undefined);
+    const server = names[key] ?? (hasOwn(listing().spellings, key) ? listing().spellings[key] : key === 'then' ? undefined : serverMeant(key));
     if (server === undefined) {
       if (key === 'then') return undefined;      // asked of every value that is awaited or given as the result
       const answer = question('close_server', ',"server":' + quote(key));
@@ -577,16 +624,16 @@
   // ── discovery, console, time ──────────────────────────────────────────────────────────────────
 
   function discover(what, call, json) {
-    const site = here();
-    return hinting(new P((resolve, reject) => {
-      const id = ++number;
-      waiting[id] = { __proto__: null, resolve, reject, server: undefined, tool: what, site };
-      inFlight++;
-      if (send('{"t":"ask","id":' + id + ',"what":"' + what + '","later":true,' + json + '}')) return;
-      delete waiting[id];
-      inFlight--;
-      reject(new E(TOO_LONG));
-    }), call);
+    const entry = { __proto__: null, resolve: undefined, reject: undefined, server: undefined, tool: what, call, site: here(), heard: false };
+    const promise = hinting(new P((resolve, reject) => { entry.resolve = resolve; entry.reject = reject; }), call, entry);
+    const id = ++number;
+    waiting[id] = entry;
+    inFlight++;
+    if (send('{"t":"ask","id":' + id + ',"what":"' + what + '","later":true,' + json + '}')) return promise;
+    delete waiting[id];
+    inFlight--;
+    fails(entry, { message: TOO_LONG });
+    return promise;
   }
 
   function search_tools(query, options) {
@@ -736,18 +783,8 @@
       inFlight--;
       if (entry.timer) { entry.resolve(undefined); return; }
       const answer = parse(apply(slice, json, [at + 1]));
-      if (entry.server === undefined) {
-        if (answer.ok) { entry.resolve(answer.value); return; }
-        const error = new E(answer.message);
-        apply(weakSet, captured, [error, entry.site]);
-        entry.reject(error);
-      } else if (answer.ok) {
-        entry.resolve(dataOf(answer.result));
-      } else {
-        const error = new ToolError(answer.error, entry.server, entry.tool);
-        apply(weakSet, captured, [error, entry.site]);
-        entry.reject(error);
-      }
+      if (!answer.ok) fails(entry, entry.server === undefined ? answer : answer.error);
+      else entry.resolve(entry.server === undefined ? answer.value : dataOf(answer.result));
     },
 
     /** How many answers and timers could still wake the script. */
@@ -755,11 +792,14 @@
 
     /** The text of the last frame. Called with some memory to spare. */
     report() {
+      const said = outcome === 1 ? unnoticed() : '';
+      if (said) send('{"t":"warn","text":' + quote(said) + '}');
       if (outcome === 1) return reportValue();
       if (outcome === 0) return failure('error', NEVER);
       const found = told(held);
       const compiling = found.syntax && apply(test, COMPILING, [found.stack]) !== null;
-      const after = lastFailure !== undefined && apply(test, UNSET, [found.message]) !== null ? unheeded() : '';
+      const after = noBatch !== undefined && apply(test, NO_ARRAY, [found.message]) !== null ? '. call_tools gave no array but one envelope, {ok: false, error}: ' + short(noBatch)
+        : lastFailure !== undefined && apply(test, UNSET, [found.message]) !== null ? unheeded() : '';
       return failure(found.memory ? 'memory' : compiling ? 'syntax' : 'error', found.message, found.stack, undefined, after);
     },
 
@@ -784,7 +824,7 @@
   const stops = (program) => { try { evaluate(program); } catch (thrown) { return thrown === 0; } return false; };
   const STRICT = /^(?:\s|\/\/[^\n]*\n|\/\*[^]*?\*\/)*(['"])use strict\1/;
   const NEVER = 'Error: the script waits for a promise that can never settle: nothing is left that could resolve it. Check that each new Promise(...) calls its resolve or reject';
-  const COMPILING = /^(?: {4}at <input>:\d+:\d+\n)?$/, UNSET = /^TypeError: cannot read property .* of undefined/;
+  const COMPILING = /^(?: {4}at <input>:\d+:\d+\n)?$/, UNSET = /^TypeError: cannot read property .* of undefined/, NO_ARRAY = /^TypeError: (?:not a function|value is not iterable|cannot read property )/;
   const failure = (kind, message, stack, code, after) => stringify({ __proto__: null, t: 'failed', dropped, kind, code, message, stack: stack ?? '', after });
   const unheeded = () => '. The last call had failed, and a failed call has no result: ' + short(lastFailure) + '. Look at res.ok before res.result';
 

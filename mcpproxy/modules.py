@@ -1,0 +1,64 @@
+"""What to write instead of a module that a program wanted: there are none."""
+
+from __future__ import annotations
+
+import re
+
+from mcpproxy import names
+from mcpproxy.catalog import Catalog
+from mcpproxy.declarations import call_line
+
+NETWORK = "there is no network here: call a tool instead"
+FILES = (
+    'there are no files here: call a tool that reads or writes them, search_tools("read file") '
+    "finds one"
+)
+PROCESSES = "there are no processes here: call a tool instead"
+INSTEAD = {
+    **dict.fromkeys(("fs", "fs/promises", "fs-extra"), FILES),
+    **dict.fromkeys(("http", "https", "net", "axios", "node-fetch", "got", "undici"), NETWORK),
+    **dict.fromkeys(("child_process", "os", "execa"), PROCESSES),
+    **dict.fromkeys(("crypto", "uuid"), "crypto.randomUUID() is there without it, hashes are not"),
+    "url": "URL and URLSearchParams are there without it",
+    "timers/promises": "await sleep(ms) waits",
+    "path": "join strings",
+    "util": "leave it out",
+}
+PACKAGE = "packages are not available, so write what you need in plain JavaScript"
+REACHED = "tools are reached as await tools.<server>.<tool>({...})"
+GLOBALS = frozenset(("tools", "call_tool", "call_tools", "search_tools", "describe_tool"))
+IMPORT = re.compile(
+    r"^[ \t]*import\b([^'\"();]{0,300}?)(?:\bfrom\s*)?['\"]([^'\"\n]{1,256})['\"]", re.MULTILINE
+)
+REQUIRE = re.compile(r"\b(?:require|import)\(\s*['\"]([^'\"\n]{1,256})['\"]")
+OWN = re.compile(r"\.{0,2}/|@/|mcp\b|tools?\b|servers?\b")
+"""How a module is named that stands for the tools rather than for a package."""
+
+
+def instead(source: str, catalog: Catalog) -> str:
+    """What to write instead of the first module that a program names."""
+    if (found := IMPORT.search(source)) is not None:
+        bound, module = found.groups()
+    elif (found := REQUIRE.search(source)) is not None:
+        bound, module = "", found[1]
+    else:
+        return REACHED
+    module = module.removeprefix("node:")
+    if module in INSTEAD:
+        return INSTEAD[module]
+    wanted = re.findall(r"[\w$]+", bound)
+    if kept := next((each for each in wanted if each in GLOBALS), None):
+        return f"{kept} is a global, leave the import out"
+    for each in (*wanted, *reversed(re.findall(r"[^/.]+", module))):
+        if (tool := tool_of(each, catalog)) is not None:
+            return f"leave it out and write {tool}"
+    return REACHED if OWN.match(module) else PACKAGE
+
+
+def tool_of(name: str, catalog: Catalog) -> str | None:
+    """The call of the tool, or of the first one of the server, that a name stands for."""
+    server = catalog.servers.get(names.understood(name, catalog.servers))
+    tool = None if server is None else next(iter(server.tools.values()), None)
+    if tool is None and (meant := names.meant_tool(name, catalog)) is not None:
+        tool = catalog.tool(meant.server, meant.tool)
+    return None if tool is None else call_line(tool)
