@@ -102,20 +102,20 @@ def change(
 
     Raises `SettingsError`, also for a change that would leave out a server which wasn't.
     """
+
+    def read(text: str) -> settings.Loaded:
+        return settings.check(path, settings.parse(path, text), environ, overrides)
+
     for _ in range(TRIES):
-        text = settings.read(path)
-        before = settings.check(path, settings.parse(path, text), environ, overrides)
-        changed = alter(text)
-        after = settings.check(path, settings.parse(path, changed), environ, overrides)
-        if broken := [
-            reason
-            for name, reason in after.server_errors.items()
-            if name not in before.server_errors
-        ]:
-            raise SettingsError(broken[0])
-        if settings.read(path) != text:
-            continue
-        if changed != text:
-            settings.write(path, changed)
-        return after
+        with settings.changing(path):
+            text = settings.read(path)
+            before, changed = read(text).server_errors, alter(text)
+            after = read(changed)
+            if broken := [why for name, why in after.server_errors.items() if name not in before]:
+                raise SettingsError(broken[0])
+            if settings.read(path) != text:
+                continue  # an editor takes no turns with us
+            if changed != text:
+                settings.write(path, changed)
+            return after
     raise SettingsError(f"{path} is being written by somebody else; try again")

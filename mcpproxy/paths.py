@@ -7,9 +7,12 @@ daemons with two configurations never meet.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -53,8 +56,8 @@ class Places:
 
 def config_file(given: str | Path | None) -> Path:
     """The configuration file meant: absolute, `~` expanded, the default one when none is given."""
-    chosen = Path(given) if given else default_config()
-    return Path(os.path.abspath(chosen.expanduser()))
+    # Of `os.path`, which leaves the `~` of a user that there isn't as it is.
+    return Path(os.path.abspath(os.path.expanduser(given or default_config())))
 
 
 def default_config() -> Path:
@@ -83,13 +86,18 @@ def places(config: Path, data_dir: Path | None = None) -> Places:
     )
 
 
-def server_log(logs: Path, name: str) -> Path:
-    """Where the stderr of a server is kept, whatever the server is called."""
-    safe = quote(name, safe=" ")
+def file_name(server: str) -> str:
+    """The name of a server as that of a file, without an ending, whatever the server is called."""
+    safe = quote(server, safe=" ")
     if len(safe) > 200:
-        digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+        digest = hashlib.sha256(server.encode("utf-8", "replace")).hexdigest()[:8]
         safe = f"{safe[:180]}-{digest}"
-    return logs / f"{safe}.log"
+    return safe
+
+
+def server_log(logs: Path, name: str) -> Path:
+    """Where the stderr of a server is kept; a server may be called as we are, whose log is there too."""
+    return logs / f"server-{file_name(name)}.log"
 
 
 def signature(path: Path | str) -> object:
@@ -121,17 +129,37 @@ def private_directory(path: Path) -> None:
         path.chmod(0o700)
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file at once or not at all, readable by this user alone. Raises `OSError`."""
+def replace_file(path: Path, data: bytes, *, lasting: bool = True) -> None:
+    """Write a file at once or not at all, readable by this user alone. Raises `OSError`.
+
+    With `lasting` false the disk isn't waited for: for what can be had again after a loss of power.
+    """
     spare = None
     try:
         descriptor, spare = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with open(descriptor, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(descriptor)
+            if lasting:
+                file.flush()
+                os.fsync(descriptor)
         os.replace(spare, path)
     except BaseException:
         if spare is not None:
             Path(spare).unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def sole_writer(directory: Path) -> Iterator[None]:
+    """Be the only one of us, threads included, who changes what is in a directory. Raises `OSError`.
+
+    The lock is on the directory itself, so it leaves no file, and it ends with the process.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # NFS locks only what is open for writing, as no directory is: there it is as without us.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

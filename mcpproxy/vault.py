@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from mcpproxy.errors import ProxyError
-from mcpproxy.paths import private_directory, replace_file
+from mcpproxy.paths import private_directory, replace_file, sole_writer
 from mcpproxy.redaction import SECRETS
 
 if TYPE_CHECKING:
@@ -28,6 +27,8 @@ LONGEST = 64 * 1024
 
 T = TypeVar("T")
 Store = Literal["keyring", "file"]
+Values = dict[str, str | None]
+"""By name; None for one that is in the keyring."""
 
 
 class VaultError(ProxyError):
@@ -39,7 +40,6 @@ class Vault:
 
     def __init__(self, state: Path) -> None:
         self.path = state / "secrets.json"
-        self._turn = threading.Lock()
 
     def get(self, name: str) -> str | None:
         """The value, wherever it is; from now on no text has it. Raises `VaultError`."""
@@ -62,23 +62,19 @@ class Vault:
         backend = system()
         if backend is not None:
             asked(lambda: backend.set_password(SERVICE, name, value))
-        with self._turn:
-            self._write({**self._read(), name: None if backend is not None else value})
+        self._change(lambda known: {**known, name: None if backend is not None else value})
         return "file" if backend is None else "keyring"
 
     def delete(self, name: str) -> bool:
         """Whether there was one. Raises `VaultError`."""
-        with self._turn:
-            known = self._read()
-            there = name in known
-            if (backend := system()) is not None:
-                in_keyring = asked(lambda: backend.get_password(SERVICE, name)) is not None
-                if in_keyring:
-                    asked(lambda: backend.delete_password(SERVICE, name))
-                there = there or in_keyring
-            if name in known:
-                del known[name]
-                self._write(known)
+        there = name in self._read()
+        if (backend := system()) is not None:
+            in_keyring = asked(lambda: backend.get_password(SERVICE, name)) is not None
+            if in_keyring:
+                asked(lambda: backend.delete_password(SERVICE, name))
+            there = there or in_keyring
+        if there:
+            self._change(lambda known: {each: known[each] for each in known if each != name})
         return there
 
     def names(self) -> dict[str, Store]:
@@ -86,8 +82,7 @@ class Vault:
         found = self._read()
         return {name: "keyring" if found[name] is None else "file" for name in sorted(found)}
 
-    def _read(self) -> dict[str, str | None]:
-        """Value by name; None for one that is in the keyring."""
+    def _read(self) -> Values:
         try:
             found = json.loads(self.path.read_bytes())
         except FileNotFoundError:
@@ -98,10 +93,11 @@ class Vault:
             raise VaultError(f"{self.path} is damaged: remove it, and set its secrets anew")
         return found
 
-    def _write(self, values: dict[str, str | None]) -> None:
+    def _change(self, alter: Callable[[Values], Values]) -> None:
         try:
             private_directory(self.path.parent)
-            replace_file(self.path, json.dumps(values, indent=1).encode())
+            with sole_writer(self.path.parent):
+                replace_file(self.path, json.dumps(alter(self._read()), indent=1).encode())
         except OSError as error:
             raise VaultError(f"{self.path} can't be written: {error}") from error
 

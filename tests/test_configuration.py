@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from urllib.parse import unquote
 
@@ -108,6 +109,19 @@ async def test_a_server_is_added_to_the_file_and_to_the_fleet(app, daemon, file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_several_who_change_the_file_at_once_lose_nothing(file):
+    before = len(jsonc.loads(file.read_text(encoding="utf-8"))["mcpServers"])
+
+    def provide(who):
+        for n in range(5):
+            entry = {"name": f"{who}{n}", "command": "x"}
+            entries.change(file, lambda text, entry=entry: entries.add(text, entry), {})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(provide, "abcd"))
+    assert len(jsonc.loads(file.read_text(encoding="utf-8"))["mcpServers"]) == before + 20
+
+
 async def test_adding_and_removing_leaves_the_file_as_it_was(app, file):
     await post(app, SERVERS, {"name": "a/b c", "command": "two"})
     assert file.read_text(encoding="utf-8") != FILE
@@ -166,7 +180,7 @@ async def test_a_server_is_shown_without_its_secrets(app):
 
 
 async def test_the_end_of_a_log_is_shown(app, daemon):
-    log = daemon.places.logs / "one.log"
+    log = daemon.places.logs / "server-one.log"
     log.parent.mkdir(parents=True)
     log.write_text("".join(f"line {n}\n" for n in range(20_000)), encoding="utf-8")
     lines = (await post(app, f"{SERVERS}/one/logs?tail=2", method="GET")).body["data"]["lines"]

@@ -135,7 +135,7 @@ def test_the_page_s_configurations_are_valid_and_its_table_is_complete(tmp_path)
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        ({}, "document of 'x' must be a URL or an absolute path, not null"),
+        ({}, "document of 'x' must be a URL or an absolute path"),
         ({"document": "library.yaml"}, "must be a URL or an absolute path"),
         (
             {"document": "/a.yaml", "base_url": "api.example"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import anyio
@@ -66,6 +67,17 @@ def test_without_a_keyring_secrets_are_in_a_file_of_this_user_alone(tmp_path):
     assert stat.S_IMODE(vault.path.stat().st_mode) == 0o600
     assert vault.delete("TOKEN") and not vault.delete("TOKEN")
     assert vault.get("TOKEN") is None and vault.names() == {}
+
+
+def test_several_who_set_secrets_at_once_lose_none(tmp_path):
+    def provide(who):
+        vault = Vault(tmp_path)
+        for n in range(10):
+            vault.set(f"{who}{n}", "fake-value")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(provide, "abcd"))
+    assert len(Vault(tmp_path).names()) == 40
 
 
 def test_with_a_keyring_the_file_has_names_alone(tmp_path, system_keyring):
@@ -201,4 +213,4 @@ async def test_a_server_waits_for_its_secret_and_can_not_have_it_shown(tmp_path)
             fleet.reconnect("talks")
             await fleet.settled()
         assert "got ${keyring:IT}" in fleet.status()[0]["error"]
-    assert "got ${keyring:IT}" in (tmp_path / "talks.log").read_text(encoding="utf-8")
+    assert "got ${keyring:IT}" in (tmp_path / "server-talks.log").read_text(encoding="utf-8")

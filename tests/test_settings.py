@@ -6,6 +6,8 @@ import json
 import os
 import re
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -168,7 +170,10 @@ def test_a_duration_is_milliseconds_or_a_text_with_units(loaded, written, second
     assert loaded({"call_tool_timeout": written}).settings.call_tool_timeout == seconds
 
 
-@pytest.mark.parametrize("written", [True, "", "2", "s", "2 s", "-2s", "2d", "2s!", -1, [2], None])
+@pytest.mark.parametrize(
+    "written",
+    [True, "", "2", "s", "2 s", "-2s", "2d", "2s!", "٣s", -1, 0, "0s", [2], None, 10**400, 1e300, "1" * 400 + "h"],
+)  # fmt: skip
 def test_anything_else_is_no_duration(loaded, written):
     assert "call_tool_timeout: " in refused(loaded, {"call_tool_timeout": written})
 
@@ -339,6 +344,19 @@ def test_secrets_of_a_server_are_not_in_an_error(loaded):
     assert "do-not-print" not in str(found.warnings)
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"url": "htps://me:do-not-print@h/"},
+        {"protocol": "openapi", "document": "htps://me:do-not-print@h/"},
+    ],
+)
+def test_an_address_that_is_none_may_hold_a_password_too(loaded, entry):
+    found = loaded({"mcpServers": [{"name": "bad", **entry}]})
+    assert "must be a URL" in found.server_errors["bad"]
+    assert "do-not-print" not in str(found.warnings)
+
+
 def test_references_to_secrets_stay_as_they_are_written(loaded):
     entry = {**SERVER, "env": {"TOKEN": "${env:TOKEN}"}}
     found = loaded({"mcpServers": [entry]}, {"TOKEN": "do-not-print"})
@@ -360,6 +378,18 @@ def test_a_first_run_makes_a_file_with_a_key_for_this_user_alone(tmp_path):
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert os.listdir(file.parent) == [file.name]
     assert load(file, {}).settings.api_key.get_secret_value() == key
+
+
+def test_processes_that_start_at_once_go_by_one_key(tmp_path):
+    file, begin = tmp_path / ".mcpproxy" / "mcp_config.json", threading.Barrier(8)
+
+    def start(_):
+        begin.wait(10)
+        return load(file, {}, create=True).settings.api_key.get_secret_value()
+
+    with ThreadPoolExecutor(8) as pool:
+        keys = set(pool.map(start, range(8)))
+    assert keys == {json.loads(file.read_text(encoding="utf-8"))["api_key"]}
 
 
 def test_a_file_that_was_named_is_never_made(tmp_path):

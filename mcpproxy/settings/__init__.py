@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mcpproxy.settings.checking import checked_server
 from mcpproxy.settings.inforce import in_force
-from mcpproxy.settings.loading import Loaded, check, load, parse, read, write
+from mcpproxy.settings.loading import Loaded, changing, check, load, parse, read, write
 from mcpproxy.settings.sections import (
     Ceilings,
     ClientCredentials,
@@ -27,6 +27,7 @@ __all__ = [
     "Section",
     "ServerSettings",
     "Settings",
+    "changing",
     "check",
     "checked_server",
     "in_force",

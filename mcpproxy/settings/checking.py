@@ -142,10 +142,8 @@ def _unusable(server: ServerSettings) -> Iterator[tuple[str, str]]:
     elif server.protocol in ("http", "streamable-http", "sse") and server.url is None:
         yield "", f"server '{server.name}' has protocol {server.protocol} and no url"
     elif server.url is not None and not _is_http(server.url):
-        yield (
-            "url",
-            f"of '{server.name}' must be a URL that begins with http:// or https://, not '{server.url}'",
-        )
+        # Without the value: a password may be in it.
+        yield "url", f"of '{server.name}' must be a URL that begins with http:// or https://"
 
 
 def _is_http(url: str) -> bool:
@@ -159,11 +157,7 @@ def _is_http(url: str) -> bool:
 def _unusable_document(server: ServerSettings) -> Iterator[tuple[str, str]]:
     starts = ("/", "~/", "${env:", "http://", "https://")
     if server.document is None or not server.document.startswith(starts):
-        yield (
-            "document",
-            f"of '{server.name}' must be a URL or an absolute path, "
-            f"not {json.dumps(server.document)}",
-        )
+        yield "document", f"of '{server.name}' must be a URL or an absolute path"
     if server.base_url is not None and not server.base_url.startswith(
         ("http://", "https://", "${env:")
     ):

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from mcpproxy import edit, jsonc
 from mcpproxy.errors import SettingsError
-from mcpproxy.paths import Places, places, private_directory, replace_file
+from mcpproxy.paths import Places, places, private_directory, replace_file, sole_writer
 from mcpproxy.redaction import SECRETS
 from mcpproxy.settings.checking import checked, servers
 from mcpproxy.settings.sections import Settings, split_listen
@@ -57,11 +58,9 @@ def load(
     """
     if create and not path.exists():
         _create(path)
-    text = read(path)
-    document = parse(path, text)
-    if document.get("api_key", "") == "":
-        write(path, edit.put(text, ("api_key",), secrets.token_hex(32)))
-        document = parse(path, read(path))
+    document = parse(path, read(path))
+    if not _has_key(document):
+        document = _with_key(path)
     return check(path, document, environ, overrides)
 
 
@@ -173,9 +172,36 @@ def write(path: Path, text: str) -> None:
         raise SettingsError(f"{path} can't be written: {error}") from error
 
 
+@contextmanager
+def changing(path: Path) -> Iterator[None]:
+    """Keep other processes of ours from changing a file meanwhile. Raises `SettingsError`."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(sole_writer(path.resolve().parent))
+        except OSError as error:
+            raise SettingsError(f"{path} can't be written: {error}") from error
+        yield
+
+
 def _create(path: Path) -> None:
     try:
         private_directory(path.parent)
     except OSError as error:
         raise SettingsError(f"{path} can't be written: {error}") from error
-    write(path, json.dumps({"listen": "127.0.0.1:8080", "mcpServers": []}, indent=2) + "\n")
+    with changing(path):
+        if not path.exists():  # nobody was quicker
+            text = json.dumps({"listen": "127.0.0.1:8080", "mcpServers": []}, indent=2)
+            write(path, text + "\n")
+
+
+def _has_key(document: Mapping[str, Any]) -> bool:
+    return bool(document.get("api_key", "") != "")
+
+
+def _with_key(path: Path) -> dict[str, Any]:
+    """The document, once a key is in the file: ours, or that of whoever was quicker."""
+    with changing(path):
+        text = read(path)
+        if not _has_key(parse(path, text)):
+            write(path, edit.put(text, ("api_key",), secrets.token_hex(32)))
+        return parse(path, read(path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from typing import Annotated, Literal
 
@@ -21,7 +22,9 @@ from mcpproxy.profiles import by_name
 from mcpproxy.redaction import HIDDEN
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+LONGEST = 366 * 86_400.0
+"""Seconds of a duration."""
 
 
 def seconds(value: object) -> object:
@@ -32,13 +35,18 @@ def seconds(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError('must be milliseconds, or a text such as "30s" or "2m"')
     if isinstance(value, (int, float)):
-        return value / 1000
-    if isinstance(value, str):
+        # Before it is divided: an integer may be one that no float can hold.
+        found = value / 1000 if value <= LONGEST * 1000 else math.inf
+    elif isinstance(value, str):
         parts = DURATION.findall(value)
         if not parts or "".join(number + unit for number, unit in parts) != value:
             raise ValueError('must be milliseconds, or a text such as "250ms", "30s" or "1h30m"')
-        return sum(float(number) * UNITS[unit] for number, unit in parts)
-    return value
+        found = sum(float(number) * UNITS[unit] for number, unit in parts)
+    else:
+        return value
+    if found > LONGEST:
+        raise ValueError(f'must be at most "{LONGEST / 3600:g}h"')
+    return found
 
 
 def spelled(seconds: float) -> str:
@@ -58,6 +66,8 @@ def shown(value: object) -> object:
 Duration = Annotated[
     float, BeforeValidator(seconds), Field(ge=0), PlainSerializer(spelled, when_used="json")
 ]
+Timeout = Annotated[Duration, Field(gt=0)]
+"""How long something may take: there is always a limit."""
 
 
 class Section(BaseModel):
@@ -161,12 +171,12 @@ class ServerSettings(Concurrency):
     """How long a lazy server stays connected after its last call; 0 is for good."""
     era: Literal["auto", "legacy", "modern"] = "auto"
     """The protocol revisions to speak: by handshake (up to 2025-11-25), stateless (2026-07-28), or what it answers to."""
-    call_tool_timeout: Duration | None = None
+    call_tool_timeout: Timeout | None = None
     """How long one call may take; the global value when unset."""
-    init_timeout: Duration | None = None
+    init_timeout: Timeout | None = None
     """How long connecting may take; the global value when unset."""
     health_check_interval: Duration | None = None
-    """Time between health checks; the global value when unset."""
+    """Time between health checks, 0 for none; the global value when unset."""
 
 
 class Ceilings(Section):
@@ -226,14 +236,14 @@ class Settings(Concurrency):
     code_execution_require_confinement: bool = False
     """Refuse to start where scripts can't be fully confined."""
 
-    call_tool_timeout: Duration = 120.0
+    call_tool_timeout: Timeout = 120.0
     """How long one upstream call may take, not counting the time in which its client answers a question of it. Milliseconds, or "2m"."""
-    init_timeout: Duration = 30.0
+    init_timeout: Timeout = 30.0
     """How long connecting to an upstream may take."""
     health_check_interval: Duration = 30.0
-    """Time between health checks of a connected upstream."""
+    """Time between health checks of a connected upstream; 0 for none."""
     tool_discovery_interval: Duration = 300.0
-    """Time after which an upstream's tools are listed anew when it gives no time to live."""
+    """Time after which an upstream's tools are listed anew when it gives no time to live; 0 is only when it says that they changed."""
     tool_response_limit: int = Field(20_000, ge=0)
     """Characters of text in one direct tool result; what is longer is cut and can be read on. 0 is any number."""
     server_concurrency_defaults: Concurrency = Field(
