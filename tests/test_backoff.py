@@ -7,7 +7,10 @@ import selectors
 from itertools import pairwise
 
 import anyio
+import anyio.lowlevel
 import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import REQUEST_TIMEOUT
 from upstreams import stub
 
 from mcpproxy.upstream import link
@@ -15,7 +18,7 @@ from mcpproxy.upstream.connection import Bell
 from mcpproxy.upstream.dial import Means
 from mcpproxy.upstream.grant import Grant
 from mcpproxy.upstream.link import Link
-from mcpproxy.upstream.living import relist
+from mcpproxy.upstream.living import _ping, relist
 from mcpproxy.upstream.references import References, Unreachable
 from mcpproxy.upstream.terms import Terms
 from mcpproxy.upstream.warden import Warden
@@ -112,3 +115,33 @@ async def test_a_server_that_keeps_changing_its_list_is_asked_less_and_less(tmp_
         tasks.cancel_scope.cancel()
     rests = [after - before for before, after in pairwise(server.at)]
     assert rests == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5])
+
+
+class Silent(Restless):
+    """A server that answers a list, and nothing else."""
+
+    def __init__(self):
+        super().__init__(1)
+        self.changed = Bell()
+        self.era = "legacy"
+
+    async def request(self, *_, within):
+        await anyio.sleep(within)
+        raise MCPError(REQUEST_TIMEOUT, "no answer")
+
+
+@HURRIED
+@pytest.mark.parametrize(("seconds", "lost"), [(0, False), (30, True)])
+async def test_an_interval_of_0_is_never(tmp_path, seconds, lost):
+    server, reasons = Silent(), []
+    async with anyio.create_task_group() as tasks:
+        grant = Grant("stub", None, tasks, lambda *_, **__: None)
+        means = Means(References({}), tmp_path, Warden(-1))
+        one = Link(stub(), Terms(ping=seconds, listing=seconds), means, grant, lambda: None)
+        one.drop = lambda connection, reason: reasons.append(reason)
+        one.keep_listing = anyio.lowlevel.checkpoint  # in a thread, for which no clock waits
+        tasks.start_soon(relist, one, server, None)
+        tasks.start_soon(_ping, one, server)
+        await anyio.sleep(3600)
+        tasks.cancel_scope.cancel()
+    assert bool(reasons) is bool(server.at) is lost

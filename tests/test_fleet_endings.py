@@ -73,7 +73,9 @@ async def test_a_server_that_cannot_start_is_down_with_its_last_words(tmp_path):
         error = await refused(fleet, "echo")
         assert error.code == "SERVER_UNAVAILABLE" and error.retryable and error.retry_after_ms
         assert "stub" in error.message and "not this time" in error.message
-        assert "not this time" in (tmp_path / "logs" / "stub.log").read_text(encoding="utf-8")
+        assert "not this time" in (tmp_path / "logs" / "server-stub.log").read_text(
+            encoding="utf-8"
+        )
 
 
 async def test_a_call_to_a_server_that_is_down_has_it_tried_at_once(tmp_path, monkeypatch):

@@ -10,8 +10,10 @@ from upstreams import alive, fleet_of, open_stubs, pid, refused, stub, until
 
 from mcpproxy import gates
 from mcpproxy.policy import LOCAL
+from mcpproxy.settings import ServerSettings
 from mcpproxy.upstream import era as era_module
 from mcpproxy.upstream import link
+from mcpproxy.upstream.listing import Shelf
 
 
 async def test_a_lazy_server_is_started_by_its_first_call(tmp_path):
@@ -83,6 +85,17 @@ async def test_the_last_list_of_a_lazy_server_is_known_before_it_is_connected(tm
         assert gates.find(fleet.catalog, LOCAL, "stub", "ping") is not None
         assert await fleet.call("stub", "ping", {})
         assert fleet.status()[0]["listing_age_seconds"] < 60
+
+
+async def test_the_last_list_of_another_document_is_none_of_this_one_s(tmp_path):
+    server = {"name": "api", "protocol": "openapi", "document": "/one.yaml"}
+    one, other, less = (
+        ServerSettings.model_validate({**server, **change})
+        for change in ({}, {"document": "/other.yaml"}, {"exclude": ["tag:admin"]})
+    )
+    Shelf(tmp_path, one).save([{"name": "ping"}], None)
+    assert Shelf(tmp_path, one).load() is not None
+    assert Shelf(tmp_path, other).load() is None and Shelf(tmp_path, less).load() is None
 
 
 async def test_the_last_list_of_a_server_that_is_down_is_known_and_a_change_is_kept(tmp_path):

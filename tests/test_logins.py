@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,13 +13,17 @@ import anyio
 import anyio.lowlevel
 import pytest
 from authority import Authority, browse, open_authority
+from mcp.shared.auth import OAuthClientInformationFull
 from upstreams import open_stubs
 
 from mcpproxy.errors import CallError
 from mcpproxy.redaction import SECRETS
 from mcpproxy.settings import ServerSettings
+from mcpproxy.upstream import grant
 from mcpproxy.upstream.callback import place
+from mcpproxy.upstream.credentials import Kept, read, write
 from mcpproxy.upstream.fleet import Fleet
+from mcpproxy.upstream.grant import Grant
 from mcpproxy.upstream.login import Login, LoginError
 
 COMMAND = "it needs a login: run `mcpproxy auth login guarded`"
@@ -73,6 +78,32 @@ async def log_in(fleet: Fleet, *scopes: str) -> Login:
 
 def document(folder: Path) -> dict:
     return json.loads((folder / "logins" / "guarded.json").read_text(encoding="utf-8"))
+
+
+async def test_a_login_is_not_taken_back_by_who_reads_its_file_meanwhile(tmp_path, monkeypatch):
+    path, was_read = tmp_path / "guarded.json", threading.Event()
+    before, after = (
+        Kept(url="http://h/", client=OAuthClientInformationFull(client_id=name, redirect_uris=None))
+        for name in ("before", "after")
+    )
+
+    def read_it(path):
+        found = read(path)
+        was_read.set()
+        return found
+
+    def write_late(path, kept):
+        was_read.wait(0.1)  # by whoever doesn't wait for this to be over
+        write(path, kept)
+
+    async with anyio.create_task_group() as tasks:
+        one = Grant("guarded", path, tasks, lambda *_: None)
+        await one.adopt(before)
+        monkeypatch.setattr(grant, "read", read_it)
+        monkeypatch.setattr(grant, "write", write_late)
+        tasks.start_soon(one.adopt, after)
+        tasks.start_soon(one.load)
+    assert one.kept == after == read(path)
 
 
 @pytest.mark.threat("U6")

@@ -22,7 +22,7 @@ from mcp.shared.auth import (
 from mcp_types import LATEST_PROTOCOL_VERSION
 from pydantic import AnyUrl, BaseModel, ValidationError
 
-from mcpproxy.paths import private_directory, replace_file, server_log
+from mcpproxy.paths import file_name, private_directory, replace_file
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ def end_of(tokens: OAuthToken) -> float | None:
 
 def place(directory: Path, name: str) -> Path:
     """Where the login of a server is kept, whatever the server is called."""
-    return server_log(directory, name).with_suffix(".json")
+    return directory / f"{file_name(name)}.json"
 
 
 def read(path: Path) -> Kept | None:

@@ -74,6 +74,8 @@ class Grant:
         self._renewed_at = -SHORTEST_LIFE
         self._hidden: deque[str] = deque()
         self._unsaved = False
+        self._file = anyio.Lock()
+        """Whose turn it is: a file that is read while it is written would bring back what was before."""
 
     # what it says of itself
 
@@ -258,25 +260,30 @@ class Grant:
 
     async def adopt(self, kept: Kept | None) -> None:
         """Go by this from now on, and keep it; None forgets all."""
-        self._use(kept)
         if self._path is None:
+            self._use(kept)
             return
-        try:
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(write, self._path, kept)
-        except OSError as error:
-            self._unsaved = True
-            logger.error("the login to server '%s' can't be kept: %s", self.name, error)
-        else:
-            self._unsaved = False
+        with anyio.CancelScope(shield=True):
+            async with self._file:
+                self._use(kept)
+                try:
+                    await anyio.to_thread.run_sync(write, self._path, kept)
+                except OSError as error:
+                    self._unsaved = True
+                    logger.error("the login to server '%s' can't be kept: %s", self.name, error)
+                else:
+                    self._unsaved = False
 
     async def load(self) -> None:
         """Go by what is on disk, if that is another login than ours."""
-        if self._path is None or self._unsaved:
+        if self._path is None:
             return
-        found = await anyio.to_thread.run_sync(read, self._path)
-        if found != self.kept:
-            self._use(found)
+        async with self._file:
+            if self._unsaved:
+                return
+            found = await anyio.to_thread.run_sync(read, self._path)
+            if found != self.kept:
+                self._use(found)
 
     def _use(self, kept: Kept | None) -> None:
         self.kept = kept

@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mcpproxy.catalog import Tool
-from mcpproxy.paths import private_directory, server_log
+from mcpproxy.paths import file_name, private_directory, replace_file
 
 if TYPE_CHECKING:
     from mcpproxy.settings import ServerSettings
@@ -75,7 +74,7 @@ class Shelf:
     """A server's place in the directory of listings; without a directory nothing is kept."""
 
     def __init__(self, directory: Path | None, settings: ServerSettings) -> None:
-        self._path = directory and server_log(directory, settings.name).with_suffix(".json")
+        self._path = directory and directory / f"{file_name(settings.name)}.json"
         self._name = settings.name
         self._of = _identity(settings)
         self._last: object = None
@@ -122,7 +121,9 @@ class Shelf:
             }
             if era is not None:
                 document["era"] = [era.era, era.at]
-            _replace(self._path, json.dumps(document, separators=(",", ":")).encode())
+            private_directory(self._path.parent)
+            text = json.dumps(document, separators=(",", ":"))
+            replace_file(self._path, text.encode(), lasting=False)
             self._last = kept
         except (OSError, ValueError, RecursionError) as error:
             logger.warning("the tools of server '%s' can't be kept: %s", self._name, error)
@@ -135,22 +136,11 @@ def _found(kept: object) -> Found | None:
     return None
 
 
-def _replace(path: Path, data: bytes) -> None:
-    private_directory(path.parent)
-    descriptor, spare = tempfile.mkstemp(prefix=".", dir=path.parent)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(spare, path)
-    except BaseException:
-        Path(spare).unlink(missing_ok=True)
-        raise
-
-
 def _identity(settings: ServerSettings) -> str:
     """Changes with what makes it another server; a hash, as arguments may hold secrets."""
     parts = [
         settings.name, settings.protocol, settings.url,
         settings.command, settings.args, settings.working_dir, settings.directory,
+        settings.document, settings.base_url, settings.include, settings.exclude,
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -27,6 +27,9 @@ FIRST_REST, LONGEST_REST = 0.05, 5.0
 SHORTEST_HOLD = 10.0
 """Seconds between two listings, however short a server says that its list holds."""
 
+LOOK_SECONDS = 300.0
+"""Between looks whether a setting that is 0, for never, still is."""
+
 
 class Linked(Protocol):
     """What these tasks need of the link that has the connection."""
@@ -64,8 +67,7 @@ async def relist(link: Linked, connection: Connection, held: float | None) -> No
     while True:
         await link.keep_listing()
         listed = anyio.current_time()
-        with anyio.move_on_after(max(held, SHORTEST_HOLD) if held else link.terms.listing):
-            await connection.changed.wait()
+        await _due(link, connection, held)
         at_once = anyio.current_time() - listed < 1
         rest = min(max(2 * rest, FIRST_REST), LONGEST_REST) if at_once else 0.0
         await anyio.sleep(rest)
@@ -82,6 +84,17 @@ async def relist(link: Linked, connection: Connection, held: float | None) -> No
         link.relisted(definitions)
 
 
+async def _due(link: Linked, connection: Connection, held: float | None) -> None:
+    """Wait until the tools are to be listed again."""
+    while True:
+        hold = max(held, SHORTEST_HOLD) if held else link.terms.listing
+        with anyio.move_on_after(hold or LOOK_SECONDS):
+            await connection.changed.wait()
+            return
+        if hold:
+            return
+
+
 async def _stay_logged_in(link: Linked, connection: Connection) -> None:
     """Renew the token ahead of time; where only a new login helps, connect anew, which says so."""
     await link.grant.keep_fresh()
@@ -96,7 +109,7 @@ async def _let_go_when_idle(link: Linked, connection: Connection) -> None:
         if idle and left <= 0 and not link.calls:
             link.end(connection, f"nobody used it for {idle:g} s (idle_timeout)")
             return
-        await anyio.sleep(left if left > 0 else idle or link.terms.listing)
+        await anyio.sleep(left if left > 0 else idle or LOOK_SECONDS)
 
 
 async def _ping(link: Linked, connection: Connection) -> None:
@@ -105,9 +118,11 @@ async def _ping(link: Linked, connection: Connection) -> None:
     ask = "ping" if connection.era == "legacy" else "server/discover"
     missed = 0
     while missed < PINGS:
-        await anyio.sleep(link.terms.ping)
+        await anyio.sleep(link.terms.ping or LOOK_SECONDS)
+        if not (within := link.terms.ping):
+            continue
         try:
-            await connection.request(ask, {}, within=link.terms.ping)
+            await connection.request(ask, {}, within=within)
         except MCPError as error:
             if error.code == types.REQUEST_TIMEOUT:
                 missed += not link.calls
