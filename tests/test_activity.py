@@ -7,8 +7,11 @@ import io
 import json
 import re
 import shlex
+import socket
 import subprocess
+import sys
 import threading
+import time
 from contextlib import asynccontextmanager, closing
 from http.client import HTTPException
 from pathlib import Path
@@ -23,6 +26,8 @@ from running import KEY, home
 from test_journal import KEEP, a_record
 from upstreams import until
 
+import mcpproxy.cli.activity  # noqa: F401 - the command has its name
+from mcpproxy.cli.local import Running
 from mcpproxy.journal import feed, reading
 from mcpproxy.journal.feed import Feed
 from mcpproxy.journal.queries import instant
@@ -38,6 +43,7 @@ from mcpproxy.settings import Settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "activity.md"
 AGENT = Caller("agent", "token")
+command = sys.modules["mcpproxy.cli.activity"]
 
 # ── a daemon, used and killed ───────────────────────────────────────────────────────────────────
 
@@ -303,6 +309,40 @@ def test_a_time_is_a_date_or_how_long_ago():
         instant("to", "5 weeks", now)
 
 
+def test_on_the_command_line_a_time_is_of_the_clock_on_the_wall(monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        asked = command.query_of({"since": "2026-11-30 09:00", "until": "2026-11-30T01:00Z"})
+        shown = command.local("2026-11-30T00:00:00.000Z", full=True)
+        assert command.zoned("24h") == "24h" and command.zoned(None) is None
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert asked == {"from": "2026-11-30T09:00:00+09:00", "to": "2026-11-30T01:00Z"}
+    assert shown == "2026-11-30 09:00:00"
+
+
+def test_who_watches_a_daemon_that_dies_goes_on_from_the_last_record_that_came():
+    event = b'data: {"seq": "0000000000000001"}\n\n'
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def die():
+            line, _ = listener.accept()
+            with line:
+                line.recv(4096)
+                head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                line.sendall(head + b"%x\r\n%s" % (len(event) + 9, event))
+
+        threading.Thread(target=die).start()
+        port = listener.getsockname()[1]
+        coming = command.told(Running("a daemon", host="127.0.0.1", port=port), None)
+        assert next(coming)["seq"] == "0000000000000001"
+        with pytest.raises(StopIteration) as ended:
+            next(coming)
+    assert ended.value.value == "0000000000000001"
+
+
 # ── over REST ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -416,6 +456,12 @@ async def test_who_is_no_operator_reads_nothing_of_it(world, path):
     world.caller = AGENT
     answer = await world.get(path)
     assert answer.status == 403 and answer.body["error"]["code"] == "FORBIDDEN"
+
+
+async def test_words_that_are_not_ascii_are_found_however_they_were_sent(world):
+    world.journal.record("tool_call", "ok", server="größe", tool="x")
+    for path in ("/api/v1/activity?server=größe", "/api/v1/activity?server=gr%C3%B6%C3%9Fe"):
+        assert len((await world.data(path))["records"]) == 1
 
 
 @pytest.mark.threat("J3")

@@ -44,6 +44,8 @@ def test_a_place_where_nothing_can_be_kept_is_named(ours):
     (ours.state / "file").touch()
     (found,) = wrong(checkup.state(replace(ours, state=ours.state / "file" / "state")))
     assert "no directory" in found.what and "data_dir" in found.remedy
+    (found,) = wrong(checkup.state(replace(ours, state=ours.state / ("x" * 300) / "state")))
+    assert "too long" in found.what
 
 
 def test_stored_scripts_that_nobody_can_call_are_named(ours):

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from running import below, gone, home
 from upstreams import STUB
 
+from mcpproxy import settings
 from mcpproxy.cli import asking, local, main, telling
 from mcpproxy.cli.code import MAX_TIMEOUT_MS, patience
 
@@ -224,6 +225,7 @@ def test_a_command_with_closed_streams_has_them_lead_nowhere(closed):
     ("words", "said"),
     [
         (["--config", "x" * 5000], "too long"),
+        (["--config", "~no-such-user/c.json"], "there is no configuration at ~no-such-user"),
         (["--tool", "\udcff"], "not UTF-8"),
     ],
 )
@@ -321,6 +323,13 @@ def test_the_configured_address_is_where_a_daemon_may_be(
     monkeypatch.setattr(local, "TABLES", ())
     found = [(each.host, each.port, each.key) for each in local.candidates(str(config))]
     assert found == ([expected] if expected else [])
+
+
+def test_an_empty_data_dir_is_none_for_the_command_as_for_the_daemon(tmp_path, monkeypatch):
+    monkeypatch.delenv("MCPPROXY_DATA_DIR", raising=False)
+    config = tmp_path / "c.json"
+    config.write_text('{"api_key": "k", "data_dir": ""}', encoding="utf-8")
+    assert local.places_of(str(config)) == settings.load(config, {}).places
 
 
 @pytest.mark.threat("L2")

@@ -101,6 +101,8 @@ def test_a_tool_is_called(run, tmp_path):
     ):
         done = run("call", "stub:add", *words, given=given)
         assert (done.exit_code, json.loads(done.stdout)) == (0, {"sum": 3})
+    bad = run("call", "stub:plain_text", "--args", "-", given=b'{"text": "\xe9"}')
+    assert bad.exit_code == 2 and "not UTF-8" in bad.stderr
     done = run("call", "stub:plain_text", "--args", '{"text": "\\u00e9"}')
     assert done.stdout == "é\n"
     assert "[image image/png]" in run("call", "stub:blocks").stdout

@@ -124,6 +124,17 @@ def test_servers_of_another_client_are_imported_once(place, tmp_path):
     assert "it is there already" in place.run("import", "--file", str(other)).stdout
 
 
+def test_what_can_not_be_used_of_another_client_is_skipped_and_the_rest_is_imported(
+    place, tmp_path
+):
+    other = tmp_path / "other.json"
+    document = {"a": {"command": "x"}, "b": {"url": "ws://h/"}, "c": {"command": "y"}}
+    other.write_text(json.dumps({"mcpServers": document}), encoding="utf-8")
+    said = place.run("import", "--file", str(other)).stdout
+    assert "skipped b: url of 'b' must be a URL that begins with http" in said
+    assert place.servers.keys() == {"a", "c"}
+
+
 def test_clients_are_looked_for_in_their_places(place, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -132,20 +143,29 @@ def test_clients_are_looked_for_in_their_places(place, tmp_path, monkeypatch):
     file.write_text('{"mcpServers": {"a": {"command": "x"}}}', encoding="utf-8")
     assert json.loads(place.run("import", "-o", "json").stdout)[0]["added"] == ["a"]
     assert "cursor" not in place.run("import", "--from", "vscode", status=2).stderr
+    file.write_text('{"mcpServers": {"b": {"command": "x"}}}', encoding="utf-8")
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / ".vscode" / "mcp.json").write_text("{", encoding="utf-8")
+    assert "not valid JSON" in place.run("import", status=2).stderr
+    assert place.servers.keys() == {"a"}
 
 
 def test_the_end_of_a_log_is_shown_and_followed(place):
     place.run("add", "a", "--", "x")
-    log = place.state / "logs" / "a.log"
+    log = place.state / "logs" / "server-a.log"
     assert "nothing yet" in place.run("logs", "a").stderr
     log.parent.mkdir(parents=True)
     log.write_text("one\ntwo\n", encoding="utf-8")
     assert place.run("logs", "a", "--tail", "1").stdout == "two\n"
     follow = following(log, 4)
     assert next(follow) == "two\n"
-    log.rename(log.with_name("a.log.1"))
+    log.rename(log.with_name("server-a.log.1"))
     log.write_text("new\n", encoding="utf-8")
     assert next(follow) == "new\n"
+    for piece, seen in ((b"gr\xc3", "gr"), (b"\xb6\xc3\x9fe\n", "öße\n")):
+        with log.open("ab") as file:
+            file.write(piece)
+        assert next(follow) == seen
 
 
 def test_with_a_daemon_changes_hold_at_once():

@@ -15,7 +15,15 @@ import click
 
 from mcpproxy.cli.asking import ask
 from mcpproxy.cli.options import config_option, output_option
-from mcpproxy.cli.telling import Commands, refuse, show_exactly, show_json, show_table, visible
+from mcpproxy.cli.telling import (
+    FAILED,
+    Commands,
+    refuse,
+    show_exactly,
+    show_json,
+    show_table,
+    visible,
+)
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -120,7 +128,8 @@ def show(id: str, output: str, config: str | None) -> None:
 @config_option
 def summary(since: str, until: str | None, by: str, output: str, config: str | None) -> None:
     """Show how much there was, how it went, how long it took and how much it moved."""
-    found = look(config, "summary", "/summary", {"from": since, "to": until, "by": by})
+    query = query_of({"since": since, "until": until, "by": by})
+    found = look(config, "summary", "/summary", query)
     if output == "json":
         show_json(found)
         return
@@ -183,8 +192,11 @@ def export(
             for piece in queries.export(directory, query, now_ms()):
                 output.write(piece)
         return
-    for line in lines_of(daemon, f"{ACTIVITY}/export?{encoded(query)}"):
-        output.write(line)
+    try:
+        for line in lines_of(daemon, f"{ACTIVITY}/export?{encoded(query)}"):
+            output.write(line)
+    except local.NoAnswer as error:
+        refuse(f"{error}; what was written is not all", FAILED)
 
 
 @activity.command()
@@ -226,6 +238,8 @@ def coming(config: str | None) -> Iterator[Json]:
 
 def told(daemon: Any, last: str | None) -> Generator[Json, None, str | None]:
     """Records as events of the daemon, until it hangs up; gives the place of the last."""
+    from mcpproxy.cli.local import NoAnswer
+
     path = f"/events?{encoded({'after': last})}"
     try:
         for line in lines_of(daemon, path, timeout=SILENCE_SECONDS):
@@ -234,7 +248,7 @@ def told(daemon: Any, last: str | None) -> Generator[Json, None, str | None]:
                 if "seq" in record:
                     last = record["seq"]
                     yield record
-    except OSError:
+    except NoAnswer:
         pass  # it is gone; whoever calls looks for another
     return last
 
@@ -256,7 +270,19 @@ def appearing(config: str | None, last: str | None) -> Generator[Json, None, str
 def query_of(chosen: dict[str, str | None]) -> dict[str, str | None]:
     """The query of a request, from the options of a command."""
     renamed = {"since": "from", "until": "to"}
-    return {renamed.get(name, name): value for name, value in chosen.items()}
+    return {
+        renamed.get(name, name): zoned(value) if name in renamed else value
+        for name, value in chosen.items()
+    }
+
+
+def zoned(text: str | None) -> str | None:
+    """A time without a zone as one of the clock on the wall, which the times that are shown are of."""
+    try:
+        moment = datetime.fromisoformat(text or "")
+        return text if moment.tzinfo is not None else moment.astimezone().isoformat()
+    except (ValueError, OverflowError):
+        return text  # how long ago, or no time at all, which is said where it is read
 
 
 def encoded(query: dict[str, str | None]) -> str:
@@ -301,15 +327,26 @@ def in_files(config: str | None) -> Iterator[tuple[Any, Path]]:
 
 
 def lines_of(daemon: Any, path: str, timeout: float = 60.0) -> Iterator[str]:
-    """Lines of an answer, as they come. Leaves with 2 on a refusal. Raises `OSError`."""
+    """Lines of an answer, as they come. Leaves with 2 on a refusal.
+
+    Raises `NoAnswer` when the daemon hangs up before the end.
+    """
+    from http.client import HTTPException
+
+    from mcpproxy.cli.local import NoAnswer
+
     headers = {"X-API-Key": daemon.key} if daemon.key else {}
     with closing(daemon.connect(timeout)) as connection:
-        connection.request("GET", path, headers=headers)
-        response: HTTPResponse = connection.getresponse()
-        if response.status != 200:
-            refuse(json.loads(response.read())["error"]["message"])
-        while line := response.readline():
-            yield line.decode()
+        try:
+            connection.request("GET", path, headers=headers)
+            response: HTTPResponse = connection.getresponse()
+            if response.status != 200:
+                refuse(json.loads(response.read())["error"]["message"])
+            while line := response.readline():
+                yield line.decode()
+        except (OSError, HTTPException) as error:
+            why = error or type(error).__name__
+            raise NoAnswer(f"the daemon hung up before the end: {why}") from error
 
 
 def now_ms() -> int:

@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,12 +54,26 @@ def files(places: Places) -> Iterator[Finding]:
 
 def state(places: Places) -> Iterator[Finding]:
     """Whether there is, or can be, a place for the state."""
-    above = next(each for each in (places.state, *places.state.parents) if each.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+    try:
+        above = nearest(places.state)
+        writable = above.is_dir() and os.access(above, os.W_OK | os.X_OK)
+        why = "" if writable else f"{above} is no directory that can be written to"
+    except OSError as error:  # it may not be looked at, or its name is too long
+        why = str(error.strerror)
+    if why:
         yield Finding(
-            f"nothing can be kept in {places.state}: {above} is no directory that can be written to",
+            f"nothing can be kept in {places.state}: {why}",
             "mend that, or set data_dir in the configuration",
         )
+
+
+def nearest(path: Path) -> Path:
+    """The path, or the folder nearest to it that is there. Raises `OSError` where that can't be seen."""
+    for each in (path, *path.parents):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            each.stat()
+            return each
+    raise AssertionError("the root is always there")
 
 
 def listed(directory: Path) -> list[Path]:

@@ -43,26 +43,33 @@ def import_servers(
         refuse(
             f"no configuration of {client or 'a known client'} was found; give it with --file FILE"
         )
-    report: list[dict[str, Any]] = []
     taken: dict[str, Any] = {}
-    for each in files:
-        found = read_client(each, config, taken)
-        for entry in found.entries:
-            taken[entry["name"]] = entry
-            if dry_run:
-                continue
-            answer = add_entry(config, entry | ({"quarantined": False} if trusted else {}))
-            if answer.get("server", {}).get("state") == "quarantined":
-                found.notes.append(f"{entry['name']} waits for approval: {look_at(entry['name'])}")
-        added = [entry["name"] for entry in found.entries]
-        report.append(
-            {"file": str(each), "added": added, "skipped": found.skipped, "notes": found.notes}
-        )
+    # All are read before one is added: a file that can't be read leaves nothing half done.
+    read = [(str(each), read_client(each, config, taken)) for each in files]
+    report = [
+        {
+            "file": name,
+            "added": [entry["name"] for entry in found.entries],
+            "skipped": found.skipped,
+            "notes": found.notes + ([] if dry_run else add_all(config, found.entries, trusted)),
+        }
+        for name, found in read
+    ]
     if output == "json":
         show_json(report)
         return
     for part in report:
         show(part, "would add" if dry_run else "added")
+
+
+def add_all(config: str | None, found: list[dict[str, Any]], trusted: bool) -> list[str]:
+    """Add entries; what is to be said of them."""
+    notes = []
+    for entry in found:
+        answer = add_entry(config, entry | ({"quarantined": False} if trusted else {}))
+        if answer.get("server", {}).get("state") == "quarantined":
+            notes.append(f"{entry['name']} waits for approval: {look_at(entry['name'])}")
+    return notes
 
 
 def show(part: dict[str, Any], added: str) -> None:
@@ -88,8 +95,10 @@ def usual(client: str | None) -> list[Path]:
 
 
 def read_client(file: Path, config: str | None, taken: dict[str, Any]) -> Found:
-    from mcpproxy import entries, importing, jsonc
+    """What can be taken of a file's servers; they are `taken` for the next file. Leaves for one that can't be read."""
+    from mcpproxy import entries, importing, jsonc, settings
     from mcpproxy.cli import local
+    from mcpproxy.errors import SettingsError
 
     try:
         document = jsonc.loads(file.read_bytes().decode())
@@ -100,6 +109,14 @@ def read_client(file: Path, config: str | None, taken: dict[str, Any]) -> Found:
     ours = local.document(config)
     known = {name: dict(entry) for _, name, entry in entries.listed(ours)} | taken
     port = str(ours.get("listen", ":8080")).rpartition(":")[2]
-    return importing.take(
+    found = importing.take(
         document, Path.cwd(), Path.home(), known, int(port) if port.isdecimal() else 8080
     )
+    for entry in list(found.entries):
+        try:
+            settings.checked_server(entry, [])
+        except SettingsError as error:
+            found.entries.remove(entry)
+            found.skipped[entry["name"]] = str(error)
+    taken |= {entry["name"]: entry for entry in found.entries}
+    return found

@@ -66,10 +66,9 @@ def document(config: str | None) -> dict[str, Any]:
 
 def places_of(config: str | None) -> paths.Places:
     """The places of a configuration, as the daemon that runs with it sees them."""
-    data_dir = os.environ.get("MCPPROXY_DATA_DIR") or document(config).get("data_dir")
-    return paths.places(
-        paths.config_file(config), Path(data_dir) if isinstance(data_dir, str) else None
-    )
+    found = os.environ.get("MCPPROXY_DATA_DIR") or document(config).get("data_dir")
+    data_dir = Path(found) if found and isinstance(found, str) else None
+    return paths.places(paths.config_file(config), data_dir)
 
 
 def find(config: str | None) -> Running | None:

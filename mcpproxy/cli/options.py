@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 import click
 
+from mcpproxy import paths
 from mcpproxy.cli.telling import BAD_CONFIG, NOT_RUN
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -27,7 +27,7 @@ def output_option(command: F) -> F:
 
 def there(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
     """A file that was named must be there: an empty answer would look like an empty configuration."""
-    if value is not None and not Path(value).expanduser().exists():
+    if value is not None and not paths.config_file(value).exists():
         click.echo(
             f"mcpproxy: there is no configuration at {value}: give another with --config", err=True
         )

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import click
 
 from mcpproxy.cli.asking import ask
+from mcpproxy.cli.code import text_of
 from mcpproxy.cli.options import config_option, output_option
 from mcpproxy.cli.telling import Commands, refuse, show_json, show_table
 
@@ -62,7 +63,7 @@ def given(name: str) -> str:
     """The value, from a prompt that doesn't show it or from a pipe; without the last end of line."""
     if sys.stdin.isatty():
         return str(click.prompt(f"value of {name}", hide_input=True, err=True))
-    value = sys.stdin.read().removesuffix("\n").removesuffix("\r")
+    value = text_of("-", "the value").removesuffix("\n").removesuffix("\r")
     if not value:
         refuse(f"the value is empty; give it on stdin: mcpproxy secrets set {name} < FILE")
     return value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -46,15 +48,16 @@ def logs(name: str, count: int, follow: bool, config: str | None) -> None:
 def following(path: Path, position: int) -> Iterator[str]:
     """What a log has after a position, and gets; though the log is moved away and begun anew."""
     inode = path.stat().st_ino if path.exists() else None
+    # What was written last may end within a character.
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     while True:
-        if path.exists():
-            found = path.stat()
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            found = os.fstat(file.fileno())
             if found.st_ino != inode or found.st_size < position:
                 position, inode = 0, found.st_ino
-            if found.st_size > position:
-                with path.open("rb") as file:
-                    file.seek(position)
-                    data = file.read()
-                position += len(data)
-                yield data.decode("utf-8", "replace")
+            file.seek(position)
+            data = file.read()
+            position += len(data)
+            if text := decode(data):
+                yield text
         time.sleep(LOOK_SECONDS)

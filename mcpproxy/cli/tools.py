@@ -184,10 +184,8 @@ def call(
 def arguments(given: str | None) -> dict[str, Any]:
     if given is None:
         return {}
-    if given == "-":
-        given = sys.stdin.buffer.read().decode("utf-8", "replace")
-    elif given.startswith("@"):
-        given = text_of(given[1:], "--args")
+    if given == "-" or given.startswith("@"):
+        given = text_of(given.removeprefix("@"), "--args")
     return json_object(given, "--args")
 
 

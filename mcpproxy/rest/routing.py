@@ -278,7 +278,9 @@ def read_query(route: Route, scope: Scope) -> dict[str, Any]:
         return {}
     known = {each.name: each for each in route.query}
     found = {}
-    for name, text in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
+    # Some programs send what isn't ASCII as it is.
+    query = scope["query_string"].decode("utf-8", "replace")
+    for name, text in parse_qsl(query, keep_blank_values=True):
         if name in known:
             found[name] = known[name].read(text)
         else:
