@@ -100,12 +100,9 @@ PRESENT = (
 MISSING = re.compile(r"^ReferenceError: (?:'?)([^\s']+)(?:'?) is not defined")
 LABEL = re.compile(r"[\w.-]+:\s")
 MODULE = re.compile(r"could not load module|^SyntaxError: .*\bmodules?\b")
-EXPORT = re.compile(r"^[ \t]*export\s+(?:default|const|let|async|function|class|\{)", re.MULTILINE)
+EXPORT = re.compile(r"^[ \t]*export\s*[*{]", re.MULTILINE)
 IMPORTED = "import is not available, there are no modules here"
-EXPORTED = (
-    "import and export are not available, there are no modules here: leave out export and default. A source that is "
-    f"one function is called with input; otherwise {VALUE}"
-)
+EXPORTED = "there are no modules here, so nothing can be exported again from another one"
 
 EXPECTED = (
     "code must be a JavaScript or TypeScript program that calls tools and gives a value, for example: "

@@ -84,6 +84,39 @@ VALUES = [
         "// first\n(async () => {\n  return input.v;\n})", "in", id="a parenthesised function"
     ),
     pytest.param("const f = () => 1; f() + 1", 2, id="a function among others is not called"),
+    pytest.param(
+        "export default async function (input) { return input.v }", "in", id="an export by default"
+    ),
+    pytest.param(
+        "const twice = (x) => x + x;\nexport default async ({v}) => { return twice(v) };",
+        "inin",
+        id="an export by default with others",
+    ),
+    pytest.param(
+        "export const N = 2;\nexport default [N, N];", [2, 2], id="a value exported by default"
+    ),
+    pytest.param(
+        "let n = 0;\nexport default async function main() { return ++n }\nawait main();",
+        1,
+        id="an export that is called is called once",
+    ),
+    pytest.param("export const x = 3;\nexport { x as y };\nx", 3, id="exports among others"),
+    pytest.param(
+        "module.exports = async (input) => { return input.v };", "in", id="module.exports"
+    ),
+    pytest.param(
+        "exports.handler = async (event) => { return event.v };", "in", id="exports.handler"
+    ),
+    pytest.param(
+        "const LIMIT = 2;\nfunction up(n) { return n < LIMIT ? up(n + 1) : n }\nasync function main(input) { return [up(0), input.v] }",
+        [2, "in"],
+        id="the function that nobody calls",
+    ),
+    pytest.param(
+        "const run = () => { return 1 };\nconst main = async () => { return await run() };",
+        1,
+        id="the one of two that nobody calls",
+    ),
     pytest.param("```js\nreturn 1 + 1\n```", 2, id="a fence"),
     pytest.param(
         "\n```\nasync () => { return 'fenced' }\n```\n", "fenced", id="a fence without a language"
@@ -178,6 +211,16 @@ TYPESCRIPT = [
     ),
     ("import { type A, type B as C } from './a';\nreturn 6", 6),
     ("export {};\nconst n: number = 7;\nn", 7),
+    ("export type A = number;\nexport const n: A = 6;\nexport default (): A => { return n }", 6),
+    ("export const one = async (): Promise<number> => 1;\nreturn await one()", 1),
+    (
+        "import type { A } from 'a';\nconst s: string = `\nimport type { B } from 'b';\nexport const c = ${'}'};\nnamespace X {\n}`;\nnamespace N { export const n = s }\nreturn N.n",
+        "\nimport type { B } from 'b';\nexport const c = };\nnamespace X {\n}",
+    ),
+    (
+        "  namespace In { export const n = '{' }\n  const m = 1; namespace Line { export const n = m }\n  return In.n + Line.n",
+        "{1",
+    ),
     ("#!/usr/bin/env ts-node\nconst n: number = 8;\nreturn n", 8),
     ("using a: any = null;\nconst n: number = 9;\nn", 9),
     (
@@ -221,6 +264,7 @@ PLACES = [
     pytest.param("let a = 1;\nlet b = /(/;", "javascript", "SYNTAX_ERROR", (2, 9), id="a regular expression"),
     pytest.param("const f = (a) => {\n  await a;\n};\nreturn f(1)", "javascript", "SYNTAX_ERROR", (2, 3), id="await where it can't be"),
     pytest.param("const f = (a: number) => {\n  await a;\n};\nf(1)", "typescript", "SYNTAX_ERROR", (2, 3), id="await where it can't be, in TypeScript"),
+    pytest.param("const n = 1;\nexport default () => {\n  throw new Error('x') }", "javascript", "RUNTIME_ERROR", (3, 18), id="in what is exported"),
     pytest.param("let a = 1;\na = #b in {}", "javascript", "SYNTAX_ERROR", (2, 5), id="a private name"),
     pytest.param("let a = 1;\nJSON.parse('{bad')", "javascript", "RUNTIME_ERROR", (2, 6), id="a text that JSON.parse refuses"),
     pytest.param("let a = 1;\n\neval('1;}')", "javascript", "RUNTIME_ERROR", (3, 1), id="a text that eval refuses"),
@@ -367,10 +411,10 @@ HINTS = [
     ("const a = 1; ({a}); {a: a, b: 2}", "parentheses"),
     ("const s = \u201chi\u201d", "typographic"),
     ("let a\u200bb = 1", "U+200B"),
-    ("export default async function main(input) { return 1 }", "leave out export and default"),
-    ("module.exports = 5", "return it"),
+    ("export * from './other'; return 1", "nothing can be exported again"),
+    ("module.exports = {main: 5}", "return it"),
     ("const a = {a: True}; a", "write true"),
-    ("async function main() { return 1 }\nconst other = 2;", "main is never called"),
+    ("async function main() { return 1 }\nconst other = Date.now();", "main is never called"),
     ("console.log(1)", "is not its value"),
     ("[1].forEach(async n => { await tools.stub.echo({n}) })", "no value"),
     ("return params.id", "global input"),

@@ -64,17 +64,21 @@ class Places:
         return self.frame(*positions.origin(code_points(positions.text, units)))
 
     def told(self, stack: str) -> str:
-        """A stack of the engine in the caller's own lines and columns."""
+        """A stack of the engine in the caller's own lines and columns, without calls that were put in."""
         if POSITION.search(stack) is None:
             return stack
-        return "\n".join(self._told(line) for line in stack.rstrip("\n").split("\n"))
+        told = [self._told(line) for line in stack.rstrip("\n").split("\n")]
+        return "\n".join(line for line in told if line is not None)
 
-    def _told(self, line: str) -> str:
+    def _told(self, line: str) -> str | None:
         if (found := POSITION.search(line)) is None:
             return line
         place = self._file
         if self._known:
-            at, column = self.positions.locate(int(found[1]), int(found[2]))
+            at, column = int(found[1]), int(found[2])
+            if self.positions.appended(at, column):
+                return None
+            at, column = self.positions.locate(at, column)
             place = f"{place}:{at}:{column}"
         return line[: found.start()] + place + line[found.end() :]
 

@@ -7,6 +7,7 @@
 // Nothing of the source is rewritten: text is only inserted, so every position can be mapped back.
 (function () {
   'use strict';
+  const EXPORTS = { allowImportExportEverywhere: true };
   const OPTIONS = { ecmaVersion: 'latest', sourceType: 'script', allowReturnOutsideFunction: true, allowAwaitOutsideFunction: true, allowHashBang: true, allowSuperOutsideMethod: false };
 
   /** A parser that names what it didn't expect. */
@@ -37,13 +38,19 @@
       else if (node.type === 'AwaitExpression' || node.type === 'ForOfStatement' && node.await) found.awaits = true;
       else if (node.type === 'VariableDeclaration' && node.kind === 'await using') found.awaits = true;
       else if (node.type === 'VariableDeclaration' && node.kind === 'using') found.returns = true;   // a script may not have it
-      if (FUNCTIONS.has(node.type)) continue;
-      for (const key in node) {
-        const value = node[key];
-        // What a class computes while it is defined is top-level code; its methods are functions.
-        if (Array.isArray(value)) { for (const item of value) if (item && typeof item.type === 'string') todo.push(item); }
-        else if (value && typeof value.type === 'string') todo.push(value);
-      }
+      // What a class computes while it is defined is top-level code; its methods are functions.
+      if (!FUNCTIONS.has(node.type)) todo.push(...children(node));
+    }
+    return found;
+  }
+
+  function children(node) {
+    const found = [];
+    for (const key in node) {
+      if (key === 'property' && !node.computed) continue;          // just a name
+      const value = node[key];
+      if (Array.isArray(value)) { for (const item of value) if (item && typeof item.type === 'string') found.push(item); }
+      else if (value && typeof value.type === 'string') found.push(value);
     }
     return found;
   }
@@ -95,10 +102,81 @@
     return only.type === 'ExpressionStatement' && callable(only.expression) ? 'expression' : undefined;
   }
 
+  const unused = (source, name) => { while (source.includes(name)) name += '$'; return name; };
+  const COMMONJS = /^(?:module\.)?exports(?:\.[\w$]+)?\s*=\s*$/;
+
+  /** A program without its exports, the insertions that take them out, and the name of what it exports by default. */
+  function unexported(source, program) {
+    const insert = [], body = [], defaults = [];
+    const hide = (from, to, after = '') => {
+      if (source.slice(from, to).includes('*/')) throw Object.assign(new SyntaxError('the words of an export have a comment between them'), { pos: from });
+      insert.push([from, '/*'], [to, '*/' + after]);
+    };
+    const by_default = (node, value) => {
+      const anonymous = !value.id || !value.type.endsWith('Declaration'), name = anonymous ? unused(source, '$default') : value.id.name;
+      hide(node.start, value.start, anonymous ? `const ${name}=` : '');
+      defaults.push({ name, value });
+      body.push(anonymous ? { type: 'VariableDeclaration', kind: 'const', declarations: [{ type: 'VariableDeclarator', init: value, start: value.start, end: value.end }], start: value.start, end: node.end } : value);
+    };
+    for (const node of program.body) {
+      const { type, declaration, expression } = node;
+      if (type === 'ImportDeclaration' || type === 'ExportAllDeclaration' || node.source) throw Object.assign(new SyntaxError(MODULE), { pos: node.start });
+      const sent = type === 'ExpressionStatement' && expression.type === 'AssignmentExpression' && COMMONJS.test(source.slice(node.start, expression.right.start)) ? expression.right : undefined;
+      if (type === 'ExportDefaultDeclaration') by_default(node, declaration);
+      else if (sent && (callable(sent) || sent.type === 'Identifier')) by_default(node, sent);
+      else if (type !== 'ExportNamedDeclaration') body.push(node);
+      else if (declaration) { hide(node.start, declaration.start); body.push(declaration); }
+      else { insert.push([node.start, ';']); hide(node.start, node.end); }
+    }
+    return { program: { ...program, body }, insert, entry: defaults.length === 1 ? defaults[0] : undefined };
+  }
+
+  /** How often a name stands for a value, but within `inside`. */
+  function mentions(program, name, inside) {
+    let count = 0;
+    const todo = [...program.body];
+    while (todo.length) {
+      const node = todo.pop();
+      if (node === inside) continue;
+      if (node.type === 'Identifier' && node.name === name) count++;
+      todo.push(...children(node));
+    }
+    return count;
+  }
+
+  const DECLARES = new Set(['FunctionDeclaration', 'ClassDeclaration', 'VariableDeclaration', 'EmptyStatement']);
+  const ACTS = new Set(['CallExpression', 'NewExpression', 'AwaitExpression', 'TaggedTemplateExpression', 'ImportExpression']);
+  const NAMED = /^(?:main|run|execute|handler|start)$/;
+
+  /** The function that is called by nobody in a program that does nothing but declare. */
+  function uncalled(program) {
+    const found = [], todo = [];
+    for (const node of program.body) {
+      if (!DECLARES.has(node.type) && node.directive === undefined) return undefined;
+      if (node.type === 'FunctionDeclaration') { if (callable(node)) found.push([node.id.name, node]); }
+      else todo.push(node);
+      for (const { id, init } of node.declarations ?? []) if (id?.type === 'Identifier' && init && callable(init)) found.push([id.name, init]);
+    }
+    while (todo.length) {
+      const node = todo.pop();
+      if (ACTS.has(node.type)) return undefined;
+      if (!FUNCTIONS.has(node.type)) todo.push(...children(node));
+    }
+    const free = found.filter(([name, node]) => mentions(program, name, node) === (node.type === 'FunctionDeclaration' ? 0 : 1));
+    const named = free.filter(([name]) => NAMED.test(name)), [only] = free.length === 1 ? free : named;
+    return named.length > 1 && free.length > 1 ? undefined : only?.[0];
+  }
+
+  /** The call at the end of a program that its own text lacks: of what it exports by default, or of a function that nobody calls. */
+  function lacking(program, entry) {
+    const calls = entry ? mentions(program, entry.name, entry.value) === 0 && entry.value.type !== 'ClassDeclaration' && entry.name : uncalled(program);
+    return calls ? `typeof ${calls}==='function'?${calls}(input):${calls}` : '';
+  }
+
   function plan(source) {
     let program;
     try {
-      program = Script.parse(source, OPTIONS);
+      program = Script.parse(source, { ...OPTIONS, ...EXPORTS });
     } catch (error) {
       // `function (input) { ... }` is no statement, yet plainly the whole source.
       if (!/^\s*(?:\/\/[^\n]*\n\s*|\/\*[^]*?\*\/\s*)*(?:async\s+)?function\b/.test(source)) throw error;
@@ -113,21 +191,22 @@
       const end = trailing ? program.body[0].end - 1 : program.body[0].end;
       return { mode: 'function', insert: [[program.body[0].start, '('], [end, ')']] };
     }
-    const found = uses(program);
-    if (!found.returns && !found.awaits) return { mode: 'plain', insert: [] };
-    let name = '$completion';
-    while (source.includes(name)) name += '$';
-    const insert = [[0, (found.awaits ? '(async function(' : '(function(') + name + '){']];
+    const { insert, entry, ...rest } = unexported(source, program);
+    const found = uses(program = rest.program), last = found.returns ? '' : lacking(program, entry);
+    if (!found.returns && !found.awaits) return { mode: 'plain', insert: last ? [...insert, [source.length, '\n;' + last]] : insert };
+    const name = unused(source, '$completion');
+    insert.unshift([0, (found.awaits ? '(async function(' : '(function(') + name + '){']);
     completions(source, program, name, insert);
-    insert.push([source.length, '\nreturn ' + name + '\n})']);
-    return { mode: 'wrapped', insert };
+    insert.push([source.length, (last && `\n;${name}=${last}`) + '\nreturn ' + name + '\n})']);
+    return { mode: 'wrapped', insert: insert.sort((x, y) => x[0] - y[0]) };
   }
 
+  const MODULE = 'import and export belong to modules, and this is a script';
   const MODULES = /^'import' and 'export' may appear only .*/;
   const INVISIBLE = /^(Unexpected character) '([\p{C}\p{Z}])'$/u;
   function failure(error) {
     if (!(error instanceof SyntaxError)) return { error: 'the source is nested too deeply to be parsed', offset: null };
-    const message = error.message.replace(/ \(\d+:\d+\)$/, '').replace(MODULES, 'import and export belong to modules, and this is a script');
+    const message = error.message.replace(/ \(\d+:\d+\)$/, '').replace(MODULES, MODULE);
     return { error: message.replace(INVISIBLE, (_, what, character) => `${what} U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}`), offset: error.pos };
   }
 
@@ -155,7 +234,7 @@
   }
 
   return {
-    parse: (source) => Script.parse(source, OPTIONS),
+    parse: (source) => Script.parse(source, { ...OPTIONS, ...EXPORTS }),
     plan(json) { try { return JSON.stringify(plan(JSON.parse(json))); } catch (error) { return JSON.stringify(failure(error)); } },
     tokens(json) { return JSON.stringify(tokens(JSON.parse(json))); },
     /** Where TypeScript that the transform refused goes wrong, by a second parser. */

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 
-WORDS = re.compile(r"\b(?:await|return)\b|\busing\s+[\w$]+\s*=")
+WORDS = re.compile(
+    r"\b(?:await|return)\b|\busing\s+[\w$]+\s*=|^[ \t]*(?:export\b|(?:module\.)?exports\b)",
+    re.MULTILINE,
+)
 FUNCTION = re.compile(r"\s*(?:/[/*]|async\b|function\b|\(|[\w$]+\s*=>)")
 
 MARKS = ("```", "~~~")

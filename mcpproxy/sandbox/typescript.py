@@ -22,20 +22,14 @@ from pathlib import Path
 
 from mcpproxy.sandbox import frames
 from mcpproxy.sandbox.memory import give_back
+from mcpproxy.sandbox.toplevel import pieces
 
+NO_FUNCTION = "A 'return' statement"
+"""How the transform begins what it says of a `return` at the top level, which a script may have."""
 HEAD, TAIL = "async function __script() {", "}"
-IMPORT_TYPE = re.compile(
-    r"^[ \t]*import\s+(?:type\b[^;'\"]*|\{\s*(?:type\s[\w\s$]+,?\s*)+\}\s*)(?:from\s*)?['\"][^'\"\n]*['\"];?",
-    re.MULTILINE,
-)
 EMPTY_EXPORT = re.compile(
     r"\A\s*export \{\};|^export \{\};$\n?(?=(?:\s|//[^\n]*\n|/\*[^*]*\*/)*\Z)", re.MULTILINE
 )
-NAMESPACE = re.compile(
-    r"^(?:export[ \t]+)?((?:declare[ \t]+)?(?:namespace|module|global)\b[^\n{]*\{(?:[^\n]*\}[ \t;]*$|.*?\n\}[^\n]*$))",
-    re.MULTILINE | re.DOTALL,
-)
-"""One that begins its line, to the end of its line or the first brace that begins one."""
 NAMED = re.compile(r"^[ \t]*(?:export[ \t]+)?namespace[ \t]+([\w$.]+)", re.MULTILINE)
 OPENED = re.compile(r"^(\t*\(function\((_[\w$]+)\) \{)$", re.MULTILINE)
 CLOSED = re.compile(r"^(\t*\})\)\(([\w$]+) \|\| \(", re.MULTILINE)
@@ -87,18 +81,20 @@ class Oxc:
             return {"text": EMPTY_EXPORT.sub("\n", self._run(source)), "refusal": None}
         except self._refusals as error:
             refusal = str(error)
-        untyped = IMPORT_TYPE.sub(_blank, source)
-        with suppress(*self._refusals):
-            return {"text": self._in_parts(untyped), "refusal": None}
+        parts, whole = parted(source)
+        try:
+            return {"text": self._in_parts(parts), "refusal": None}
+        except self._refusals as error:
+            refusal = str(error) if NO_FUNCTION in refusal else refusal
         if FUNCTION.match(source):
             with suppress(*self._refusals):
-                return {"text": self._within("(", untyped, "\n)"), "refusal": None}
+                return {"text": self._within("(", whole, "\n)"), "refusal": None}
         return {"text": None, "refusal": told(refusal)}
 
-    def _in_parts(self, source: str) -> str:
+    def _in_parts(self, parts: list[str]) -> str:
         """As the body of a function; of which every other part is a namespace."""
         text = ""
-        for n, part in enumerate(NAMESPACE.split(source)):
+        for n, part in enumerate(parts):
             made = self._run(part) if n % 2 else self._within(HEAD, part, f"\n{TAIL}")
             declared = DECLARED.match(made) if n % 2 else None
             if declared and re.search(
@@ -155,8 +151,25 @@ def load_compiled(cache: Path) -> None:
     _wasmtime._SHARED_ARTIFACTS["transform"] = _wasmtime.SharedWasmArtifact(module, linker, build)
 
 
-def _blank(found: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", found[0])
+def parted(source: str) -> tuple[list[str], str]:
+    """The source in parts, of which every other one is a namespace; and as one.
+
+    Without its type imports and the word `export`, where each line stays as long as it was.
+    """
+    parts, whole, last = [""], "", 0
+    for kind, start, end in pieces(source):
+        piece = source[start:end]
+        if kind != "namespace":
+            piece = re.sub(r"[^\n]", " ", piece)
+        whole += source[last:start] + piece
+        parts[-1] += source[last:start]
+        if kind == "namespace":
+            parts += [piece, ""]
+        else:
+            parts[-1] += piece
+        last = end
+    parts[-1] += source[last:]
+    return parts, whole + source[last:]
 
 
 def merged(text: str) -> str:
