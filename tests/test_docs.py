@@ -15,10 +15,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import click
 import pytest
 import warm
 from daemon_process import open_process, stubs
 
+from mcpproxy import __version__
+from mcpproxy.cli import main
 from mcpproxy.errors import CALL_CODES, RETRYABLE
 from mcpproxy.rest.routing import STATUS
 from mcpproxy.settings import Ceilings, Settings
@@ -28,6 +31,7 @@ GUIDE = ROOT / "docs" / "code-execution.md"
 REFERENCE = ROOT / "docs" / "reference" / "code-execution.md"
 DISCOVERY = ROOT / "docs" / "discovery.md"
 PAGES = [GUIDE, REFERENCE, DISCOVERY]
+CHANGELOG = ROOT / "CHANGELOG.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 STATED = re.compile(r"^// (input|options): (.*)\n")
 EXAMPLES = {"js": "javascript", "ts": "typescript"}
@@ -192,7 +196,19 @@ def test_the_codes_of_an_execution_are_all_listed():
     assert table(REFERENCE, "Codes of an execution").keys() == (known - ours) | final
 
 
-@pytest.mark.parametrize("page", PAGES)
+def test_the_changelog_begins_with_what_is_to_come_or_the_version_that_this_is():
+    text = CHANGELOG.read_text(encoding="utf-8")
+    assert re.findall(r"^## (\S+)", text, re.MULTILINE)[0] in ("Unreleased", __version__)
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert {*re.findall(r"^### (.*)$", text, re.MULTILINE)} <= kinds
+    for words in re.findall(r"`mcpproxy ([a-z ]+)`", text):
+        found: click.Command = main
+        for word in words.split():
+            assert isinstance(found, click.Group) and word in found.commands, words
+            found = found.commands[word]
+
+
+@pytest.mark.parametrize("page", [*PAGES, CHANGELOG])
 def test_links_lead_somewhere(page):
     for target, anchor in re.findall(r"\]\(([\w./-]*)(#[\w-]+)?\)", page.read_text("utf-8")):
         place = (page.parent / target) if target else page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -178,9 +179,15 @@ def test_sources_of_tools_know_nothing_of_each_other(source, other):
     assert [file.name for file in files if named in file.read_text(encoding="utf-8")] == []
 
 
-def test_the_architecture_page_names_every_module():
+def test_the_architecture_page_has_the_same_layers_and_names_no_file_that_is_gone():
     page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
-    assert [name for name in modules() if f"`{name}" not in page] == []
+    rows = [row.split("|")[2] for row in re.findall(r"^\| [a-z].*`.*\|$", page, re.MULTILINE)]
+    assert [set(re.findall(r"`([a-z]+)(?:\.py|/)`", row)) for row in rows] == LAYERS
+    files = {f"/{file.relative_to(PACKAGE)}" for file in PACKAGE.rglob("*.*")}
+    named = set(re.findall(r"`(?:\.\./)?((?:\w+/)*\w+\.(?:py|js))`", page)) - {
+        "tests/test_layers.py"
+    }
+    assert [name for name in named if not any(each.endswith(f"/{name}") for each in files)] == []
 
 
 @pytest.mark.parametrize(
