@@ -26,6 +26,11 @@ def document(
     return {"openapi": version, "info": info, "servers": [{"url": origin}], "paths": paths, **more}
 
 
+def parameter(place: str, name: str, schema: Any = None, **more: Any) -> dict[str, Any]:
+    found = {"in": place, "name": name, "schema": {} if schema is None else schema, **more}
+    return {**found, "required": True} if place == "path" else found
+
+
 def put(folder: Path, found: Any, name: str = "api.json") -> str:
     path = folder / name
     path.write_text(found if isinstance(found, str) else json.dumps(found), encoding="utf-8")

@@ -1,24 +1,19 @@
-"""The command line: what is sent, what is printed, and the exit status."""
+"""`mcpproxy code exec` and its like: what is sent, what is printed, and the exit status."""
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import signal
 import subprocess
 import sys
-import threading
 
-import click
 import pytest
 import yaml
 from click.testing import CliRunner
 from running import below, gone, home
 from upstreams import STUB
 
-from mcpproxy import settings
-from mcpproxy.cli import asking, local, main, telling
+from mcpproxy.cli import local, main
 from mcpproxy.cli.code import MAX_TIMEOUT_MS, patience
 
 
@@ -209,65 +204,6 @@ def test_a_lone_surrogate_is_printed_as_its_escape(sent, monkeypatch):
     assert json.loads(done.stdout_bytes) == {"ok": True, "value": "\ud800ä"}
 
 
-@pytest.mark.parametrize("closed", [(1,), (0, 1, 2)])
-def test_a_command_with_closed_streams_has_them_lead_nowhere(closed):
-    code = (
-        "import os, socket, sys; from mcpproxy.cli import telling; telling.open_streams();"
-        "telling.show_json({}); sys.stdin.read(); os._exit(0 if socket.socket().fileno() > 2 else 1)"
-    )
-    shut = " ".join(f"{each}>&-" for each in closed)
-    assert (
-        subprocess.run(["sh", "-c", f'"$0" -c "$1" {shut}', sys.executable, code]).returncode == 0
-    )
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--config", "x" * 5000], "too long"),
-        (["--config", "~no-such-user/c.json"], "there is no configuration at ~no-such-user"),
-        (["--tool", "\udcff"], "not UTF-8"),
-    ],
-)
-def test_an_argument_that_can_not_be_used_is_one_line(alone, words, said, monkeypatch):
-    monkeypatch.setattr(local, "find", lambda config: local.Running("a test"))
-    here = ["--config", str(alone.config)]
-    done = CliRunner().invoke(main, ["activity", "list", *here, *words])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert said in done.stderr and done.stderr.count("\n") == 1
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
-def test_a_disk_that_is_full_is_one_line(tmp_path):
-    (tmp_path / "c.json").write_text("{}", encoding="utf-8")
-    words = [
-        sys.executable,
-        "-m",
-        "mcpproxy.cli",
-        "code",
-        "scripts",
-        "list",
-        "--config",
-        str(tmp_path / "c.json"),
-    ]
-    with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            words, stdout=full, stderr=subprocess.PIPE, encoding="utf-8", check=False
-        )
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[1:] == [
-        "mcpproxy: the answer can't be written: No space left on device"
-    ]
-
-
-def test_a_table_takes_what_the_terminal_can_not_show(monkeypatch):
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="latin-1"))
-    telling.open_streams()
-    telling.show_table(("NAME",), [("中ä",)])
-    telling.show_json("ä\ud800")
-    assert sys.stdout.buffer.getvalue() == b'NAME\n\\u4e2d\xe4\n"\xc3\xa4\\ud800"\n'
-
-
 def test_no_answer_is_one_line(sent, monkeypatch):
     def request(*_, **__):
         raise local.NoAnswer("the daemon gave no answer within 1 s")
@@ -292,96 +228,6 @@ def test_a_client_waits_longer_than_its_script_may_take(tmp_path, document, opti
     config = tmp_path / "c.json"
     config.write_text(json.dumps(document), encoding="utf-8")
     assert patience({"options": options}, str(config)) == seconds
-
-
-# ── finding the daemon ────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    ("document", "environ", "expected"),
-    [
-        ('{"api_key": "k"}', {}, ("127.0.0.1", 8080, "k")),
-        ('{"api_key": "k", "listen": ":9"}', {}, ("127.0.0.1", 9, "k")),
-        ('{"api_key": "k", "listen": "[::1]:9", /* c */ }', {}, ("::1", 9, "k")),
-        ('{"listen": "h:1"}', {"LISTEN": "i:2", "API_KEY": "l"}, ("i", 2, "l")),
-        ('{"listen": "h:1"}', {}, None),
-        ('{"api_key": 7}', {}, None),
-        ('{"api_key": "k", "listen": "h:0"}', {}, None),
-        ('{"api_key": "k", "listen": "h:99999"}', {}, None),
-        ('{"api_key": "k", "listen": 8080}', {}, None),
-        ("{", {}, None),
-        ("[]", {}, None),
-    ],
-)
-def test_the_configured_address_is_where_a_daemon_may_be(
-    tmp_path, monkeypatch, document, environ, expected
-):
-    config = tmp_path / "c.json"
-    config.write_text(document, encoding="utf-8")
-    for name, value in {"DATA_DIR": str(tmp_path), **environ}.items():
-        monkeypatch.setenv(f"MCPPROXY_{name}", value)
-    monkeypatch.setattr(local, "TABLES", ())
-    found = [(each.host, each.port, each.key) for each in local.candidates(str(config))]
-    assert found == ([expected] if expected else [])
-
-
-def test_an_empty_data_dir_is_none_for_the_command_as_for_the_daemon(tmp_path, monkeypatch):
-    monkeypatch.delenv("MCPPROXY_DATA_DIR", raising=False)
-    config = tmp_path / "c.json"
-    config.write_text('{"api_key": "k", "data_dir": ""}', encoding="utf-8")
-    assert local.places_of(str(config)) == settings.load(config, {}).places
-
-
-@pytest.mark.threat("L2")
-@pytest.mark.parametrize(
-    ("owner", "state", "there"), [(0, "0A", True), (1, "0A", False), (1, "01", True)]
-)
-def test_no_key_goes_to_a_port_where_another_user_listens(
-    tmp_path, monkeypatch, owner, state, there
-):
-    config, table = tmp_path / "c.json", tmp_path / "tcp"
-    config.write_text('{"api_key": "k", "listen": "127.0.0.1:8191"}', encoding="utf-8")
-    line = f"0: 0100007F:1FFF 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 {os.getuid() + owner} 0 1"
-    table.write_text(f"  sl  local_address ...\n{line}\n", encoding="ascii")
-    monkeypatch.setenv("MCPPROXY_DATA_DIR", str(tmp_path))
-    monkeypatch.setattr(local, "TABLES", (table,))
-    assert bool(list(local.candidates(str(config)))) is there
-
-
-@pytest.mark.parametrize(
-    ("live", "config", "asked", "found"),
-    [
-        ({"status": "ok"}, "/c.json", [("/livez", ""), ("/api/v1/status", "k")], True),
-        ({"status": "ok"}, "/other.json", [("/livez", ""), ("/api/v1/status", "k")], False),
-        ({"ok": True}, "/c.json", [("/livez", "")], False),
-    ],
-)
-def test_the_key_is_shown_to_nobody_who_does_not_answer_as_we_do(
-    monkeypatch, live, config, asked, found
-):
-    seen = []
-
-    def request(daemon, verb, path, *, timeout):
-        seen.append((path, daemon.key))
-        return 200, live if path == "/livez" else {"data": {"config": config}}
-
-    monkeypatch.setattr(local, "request", request)
-    daemon = local.Running("http://127.0.0.1:1", host="127.0.0.1", port=1, key="k")
-    assert local.answers(daemon, "/c.json") is found
-    assert seen == asked
-
-
-def test_who_waits_long_for_an_answer_is_told_so(monkeypatch):
-    said = threading.Event()
-    monkeypatch.setattr(asking, "SILENT_SECONDS", 0)
-    monkeypatch.setattr(asking.click, "echo", lambda text, err: said.set())
-    monkeypatch.setattr(local, "find", lambda config: local.Running("a test"))
-    monkeypatch.setattr(local, "request", lambda *_, timeout: (200, {"data": said.wait(timeout)}))
-    assert asking.ask(None, "GET", "/", lambda: None) is True
-
-
-def test_a_key_is_not_in_what_is_printed():
-    assert "secret" not in repr(local.Running("x", key="secret"))
 
 
 # ── with a daemon ─────────────────────────────────────────────────────────────────────────────────
@@ -500,54 +346,6 @@ def test_status_without_a_daemon_says_how_to_start_one(alone):
     done = alone.run("status")
     assert (done.returncode, done.stdout) == (1, "")
     assert "mcpproxy serve" in done.stderr
-
-
-@pytest.mark.parametrize("words", [["--help"], ["code", "exec", "--help"], ["--version"]])
-def test_help_is_help(words):
-    done = CliRunner().invoke(main, words)
-    assert done.exit_code == 0
-    assert done.stderr == ""
-
-
-def test_no_sentence_about_a_command_is_cut():
-    groups = {words[:-1] for words, _ in commands()}
-    for words in groups:
-        said = " ".join(CliRunner().invoke(main, [*words, "--help"]).stdout.split())
-        assert "..." not in said.partition("Commands:")[2], words
-
-
-def commands(group=main, words=()):
-    """Each command with the words that lead to it."""
-    for name, each in group.commands.items():
-        if isinstance(each, click.Group):
-            yield from commands(each, (*words, name))
-        else:
-            yield (*words, name), each
-
-
-def test_all_commands_are_asked_in_the_same_way(tmp_path):
-    gone = str(tmp_path / "gone.json")
-    for words, command in commands():
-        options = {each for param in command.params for each in param.opts}
-        if "--json" in options or ("-o" in options and words[-1] not in ("export", "types")):
-            assert {"--json", "--output", "-o"} <= options, words
-        if "--config" in options:
-            done = CliRunner().invoke(main, [*words, "--config", gone])
-            assert done.exit_code in (2, 4) and "no configuration at" in done.stderr, words
-            assert done.stdout == ""
-
-
-LISTS = ("upstream", "token", "secrets", "code cache", "tools", "activity")
-
-
-def test_an_empty_list_says_so_and_has_no_head():
-    with home(mcpServers=[]) as place:
-        for words in (*((*one.split(), "list") for one in LISTS), ("auth", "status")):
-            given = [*words, "--config", str(place.config)]
-            people = CliRunner(env=place.environ).invoke(main, given)
-            assert (people.exit_code, people.stdout) == (0, "") and people.stderr, words
-            programs = CliRunner(env=place.environ).invoke(main, [*given, "--json"])
-            assert programs.exit_code == 0 and json.loads(programs.stdout) is not None
 
 
 def test_alone_only_the_servers_that_the_script_calls_are_started(tmp_path):

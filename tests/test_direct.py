@@ -13,7 +13,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import PromptReference, ResourceUpdatedNotification
 from running import KEY, STUBS
-from test_library import answer, until
+from shelves import until
+from test_library import answer
 from test_proxy import said
 
 ONE = "file:///red/one"

@@ -101,7 +101,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_tokens::test_no_copy_of_a_secret_is_kept_and_the_files_are_this_user_s_alone",
         "test_connections::test_the_kernel_knows_whose_the_other_end_is",
         "test_connections::test_the_local_socket_is_for_this_user_alone",
-        "test_cli::test_no_key_goes_to_a_port_where_another_user_listens",
+        "test_commands::test_no_key_goes_to_a_port_where_another_user_listens",
     ),
     "L3": (
         "test_settings::test_a_secret_prints_nowhere",
@@ -225,7 +225,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_trust::test_a_changed_tool_and_an_added_server_wait_and_no_agent_lets_them_in",
         "test_listed::test_another_word_makes_another_prompt_that_waits",
         "test_listed::test_what_is_new_waits_but_for_resources_without_words",
-        "test_library::test_another_prompt_and_a_described_resource_wait_until_they_are_approved",
+        "test_library_news::test_another_prompt_and_a_described_resource_wait_until_they_are_approved",
     ),
     "A2": (
         "test_approvals::test_who_is_let_in",
@@ -243,11 +243,11 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_openapi::test_arguments_that_do_not_fit_the_document_are_not_sent",
     ),
     "O2": (
-        "test_openapi::test_a_private_address_that_only_the_document_names_is_not_reached",
-        "test_openapi::test_a_document_of_a_url_can_not_send_credentials_to_another_host",
+        "test_openapi_source::test_a_private_address_that_only_the_document_names_is_not_reached",
+        "test_openapi_source::test_a_document_of_a_url_can_not_send_credentials_to_another_host",
     ),
     "O3": (
-        "test_openapi::test_what_an_api_or_an_error_says_shows_no_credential",
+        "test_openapi_source::test_what_an_api_or_an_error_says_shows_no_credential",
         "test_openapi_examples::test_what_is_shown_of_its_settings_has_no_credential",
     ),
     "O4": (
