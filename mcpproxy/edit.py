@@ -64,7 +64,7 @@ def put(text: str, path: Path, value: Any) -> str:
         isinstance(key, int) and key != len(within.parts)
     ):
         raise LookupError(f"there is no place for {key!r}")
-    return _added(text, plain, within, key, value)
+    return _added(text, within, key, value)
 
 
 def remove(text: str, path: Path) -> str:
@@ -137,7 +137,7 @@ def _container(plain: str, opening: int) -> Container:
 # ── writing ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _added(text: str, plain: str, within: Container, key: str | int, value: Any) -> str:
+def _added(text: str, within: Container, key: str | int, value: Any) -> str:
     """A new last part, after the comments that follow the one that was last."""
     last = within.parts[-1] if within.parts else None
     here = len(text[: within.closing].rstrip())

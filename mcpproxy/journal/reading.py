@@ -223,14 +223,12 @@ def one(database: sqlite3.Connection, id: str) -> Json | None:
 
 
 def pages(
-    database: sqlite3.Connection, wanted: Wanted, *, oldest_first: bool = True, whole: bool = True
+    database: sqlite3.Connection, wanted: Wanted, *, whole: bool = True
 ) -> Iterator[list[Json]]:
-    """All that is wanted, page by page."""
+    """All that is wanted, page by page, the oldest first."""
     cursor = None
     while True:
-        found = page(
-            database, wanted, limit=500, cursor=cursor, oldest_first=oldest_first, whole=whole
-        )
+        found = page(database, wanted, limit=500, cursor=cursor, oldest_first=True, whole=whole)
         yield found.records
         cursor = found.next
         if cursor is None:
@@ -253,12 +251,14 @@ GROUPS = {
 }
 """What sums can be made by: the SQL of the group, and the type of records it is about."""
 STATUSES = ("ok", "error", "blocked", "rejected")
+MOST_GROUPS = 50
 
 
-def summary(
-    database: sqlite3.Connection, since: int, until: int, by: str = "tool", most: int = 50
-) -> Json:
-    """How many there were, how they went, how long they took and how much they moved."""
+def summary(database: sqlite3.Connection, since: int, until: int, by: str) -> Json:
+    """How many there were, how they went, how long they took and how much they moved.
+
+    From `since` until before `until`, in milliseconds since 1970; `by` is one of `GROUPS`.
+    """
     group, type = GROUPS[by]
     first, last = since << SHIFT, until << SHIFT
     counts = ", ".join(f"'{name}', sum(status = '{name}')" for name in STATUSES)
@@ -281,7 +281,7 @@ def summary(
         "until": moment(until),
         "types": grouped("type", "", len(GROUPS) + 10),
         "by": by,
-        "groups": grouped(group, about, most),
+        "groups": grouped(group, about, MOST_GROUPS),
     }
 
 

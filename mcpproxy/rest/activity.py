@@ -31,6 +31,21 @@ CONDITIONS = (
     Query("to", f"only before then: {TIME}"),
 )
 DETAIL = Query("detail", "with source, arguments, results and the like", {"type": "boolean"})
+PAGE = (
+    Query(
+        "limit",
+        f"records of a page, which may have fewer; {LIMIT} unless given",
+        {"type": "integer", "minimum": 1, "maximum": MOST},
+    ),
+    Query("cursor", "`next` of the page before"),
+    Query("order", "which come first", {"type": "string", "enum": ["newest", "oldest"]}),
+)
+SUMMED = (
+    Query("from", f"only from then on: {TIME}; {queries.PERIOD} unless given"),
+    Query("to", f"only before then: {TIME}"),
+    Query("by", "what sums are made by", {"type": "string", "enum": list(GROUPS)}),
+)
+FORMAT = Query("format", "of the answer", {"type": "string", "enum": list(queries.FORMATS)})
 RECORD = {
     "id": "1a22b8429c600000",
     "time": "2026-11-30T08:13:31.462Z",
@@ -57,21 +72,7 @@ class Activity(Area):
                 path=ACTIVITY,
                 summary="What happened, the newest first, page by page",
                 handle=self._list,
-                query=(
-                    *CONDITIONS,
-                    DETAIL,
-                    Query(
-                        "limit",
-                        f"records of a page, which may have fewer; {LIMIT} unless given",
-                        {"type": "integer", "minimum": 1, "maximum": MOST},
-                    ),
-                    Query("cursor", "`next` of the page before"),
-                    Query(
-                        "order",
-                        "which come first",
-                        {"type": "string", "enum": ["newest", "oldest"]},
-                    ),
-                ),
+                query=(*CONDITIONS, DETAIL, *PAGE),
                 example={"records": [RECORD], "next": "1a22b8429c600000"},
             ),
             Route(
@@ -79,11 +80,7 @@ class Activity(Area):
                 path=f"{ACTIVITY}/summary",
                 summary="How many calls and executions there were, how they went and how long they took",
                 handle=self._summary,
-                query=(
-                    Query("from", f"only from then on: {TIME}; {queries.PERIOD} unless given"),
-                    Query("to", f"only before then: {TIME}"),
-                    Query("by", "what sums are made by", {"type": "string", "enum": list(GROUPS)}),
-                ),
+                query=SUMMED,
                 example={"since": "2026-11-29T08:13:31.462Z", "by": "tool", "groups": [SUMS]},
             ),
             Route(
@@ -91,13 +88,7 @@ class Activity(Area):
                 path=f"{ACTIVITY}/export",
                 summary="All records that fit, the oldest first",
                 handle=self._export,
-                query=(
-                    *CONDITIONS,
-                    DETAIL,
-                    Query(
-                        "format", "of the answer", {"type": "string", "enum": list(queries.FORMATS)}
-                    ),
-                ),
+                query=(*CONDITIONS, DETAIL, FORMAT),
                 content_type=queries.FORMATS["jsonl"],
                 example=RECORD,
             ),

@@ -1,7 +1,8 @@
-"""`/api/v1/servers` and the configuration: what an operator sees of them and does with them."""
+"""`/api/v1/servers`: what an operator sees of them and does with them."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mcpproxy.admin import MOST_LINES, Admin
@@ -12,6 +13,7 @@ from mcpproxy.status import servers
 if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
 
+ALL, ONE = "/api/v1/servers", "/api/v1/servers/{name}"
 SERVER = {
     "name": "time",
     "protocol": "stdio",
@@ -51,11 +53,14 @@ class Servers(Area):
         self._admin = Admin(daemon)
 
     def routes(self) -> tuple[Route, ...]:
-        one = "/api/v1/servers/{name}"
+        return *self._entries(), *self._acts()
+
+    def _entries(self) -> tuple[Route, ...]:
+        """What there is, and changes of it."""
         return (
             Route(
                 method="GET",
-                path="/api/v1/servers",
+                path=ALL,
                 summary="All servers and their states",
                 handle=self._list,
                 operators=False,
@@ -63,7 +68,7 @@ class Servers(Area):
             ),
             Route(
                 method="POST",
-                path="/api/v1/servers",
+                path=ALL,
                 summary="Add a server to the configuration and connect it",
                 handle=self._add,
                 body=ENTRY,
@@ -72,42 +77,43 @@ class Servers(Area):
             ),
             Route(
                 method="GET",
-                path=one,
+                path=ONE,
                 summary="A server's state and settings, without its secrets",
                 handle=self._show,
                 example={**SERVER, "settings": {"command": "mcp-server-time"}},
             ),
             Route(
                 method="DELETE",
-                path=one,
+                path=ONE,
                 summary="Take a server out of the configuration",
                 handle=self._remove,
                 example={"name": "time", "removed": True, **APPLIED},
             ),
-            Route(
-                method="POST",
-                path=f"{one}/enable",
-                summary="Switch a server on, in the configuration",
-                handle=self._enable,
-                example={"server": SERVER, **APPLIED},
+        )
+
+    def _acts(self) -> tuple[Route, ...]:
+        """What is done with one that there is."""
+        return (
+            *(
+                Route(
+                    method="POST",
+                    path=f"{ONE}/{verb}",
+                    summary=f"Switch a server {'on' if on else 'off'}, in the configuration",
+                    handle=partial(self._switch, on),
+                    example={"server": SERVER, **APPLIED},
+                )
+                for verb, on in (("enable", True), ("disable", False))
             ),
             Route(
                 method="POST",
-                path=f"{one}/disable",
-                summary="Switch a server off, in the configuration",
-                handle=self._disable,
-                example={"server": SERVER, **APPLIED},
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/restart",
+                path=f"{ONE}/restart",
                 summary="Connect a server anew; its state once that was tried",
                 handle=self._restart,
                 example=SERVER,
             ),
             Route(
                 method="GET",
-                path=f"{one}/logs",
+                path=f"{ONE}/logs",
                 summary="The last lines that a server wrote to stderr",
                 handle=self._logs,
                 query=(TAIL,),
@@ -127,11 +133,8 @@ class Servers(Area):
     async def _remove(self, request: Request) -> Any:
         return await self._admin.remove(request.parameters["name"])
 
-    async def _enable(self, request: Request) -> Any:
-        return await self._admin.enable(request.parameters["name"], True)
-
-    async def _disable(self, request: Request) -> Any:
-        return await self._admin.enable(request.parameters["name"], False)
+    async def _switch(self, on: bool, request: Request) -> Any:
+        return await self._admin.enable(request.parameters["name"], on)
 
     async def _restart(self, request: Request) -> Any:
         return await self._admin.restart(request.parameters["name"])

@@ -63,6 +63,10 @@ HIT = {
     "description": "Convert time between timezones",
     "signature": "tools.time.convert_time(args: { time: string })",
 }
+WORDS = Query("q", "what to look for; must be given")
+LIMIT = Query("limit", "how many at most", {"type": "integer", "minimum": 1, "maximum": MOST})
+SERVER = Query("server", "only this server's")
+LAZY = Query("lazy", "connect servers that wait for their first use, too", {"type": "boolean"})
 CALL = {
     "type": "object",
     "properties": {
@@ -87,13 +91,6 @@ class Tools(Area):
         self._own = toolbox.Tools(daemon)
 
     def routes(self) -> tuple[Route, ...]:
-        server = Query("server", "only this server's")
-        limit = Query(
-            "limit", "how many at most", {"type": "integer", "minimum": 1, "maximum": MOST}
-        )
-        lazy = Query(
-            "lazy", "connect servers that wait for their first use, too", {"type": "boolean"}
-        )
         return (
             Route(
                 method="GET",
@@ -101,7 +98,7 @@ class Tools(Area):
                 summary="The definitions of all tools, as their servers gave them",
                 handle=self._list,
                 operators=False,
-                query=(server, lazy),
+                query=(SERVER, LAZY),
                 example={"tools": [TOOL], "partial": False, "missing_servers": []},
             ),
             Route(
@@ -110,7 +107,7 @@ class Tools(Area):
                 summary="The tools that fit some words, the best first",
                 handle=self._search,
                 operators=False,
-                query=(Query("q", "what to look for; must be given"), limit, server),
+                query=(WORDS, LIMIT, SERVER),
                 example={"tools": [HIT], "more": 0},
             ),
             Route(
@@ -119,7 +116,7 @@ class Tools(Area):
                 summary="All that a script can use, as TypeScript declarations for editors",
                 handle=self._types,
                 operators=False,
-                query=(server,),
+                query=(SERVER,),
                 example="declare const tools: Mcp.Servers;",
                 content_type=TYPESCRIPT,
             ),
