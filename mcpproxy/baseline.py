@@ -23,6 +23,7 @@ import anyio.to_thread
 from mcpproxy import approvals
 from mcpproxy.approvals import ServerRecord, Sorted, Standing, ToolRecord
 from mcpproxy.catalog import Server, Tool
+from mcpproxy.database import mend
 from mcpproxy.decisions import Decided, Decisions, Known, ServerRow, Stamp, ToolRow, Waits
 from mcpproxy.errors import Refused, SettingsError
 from mcpproxy.listed import Kind, Listed
@@ -51,9 +52,12 @@ class Baseline:
             known = self._file.read()
         except (sqlite3.Error, OSError, ValueError, TypeError) as error:
             self._file.close()
+            what = (
+                "it holds what was approved, so put back a copy, or move it away to trust what the "
+                "configuration and its servers say now"
+            )
             raise SettingsError(
-                f"{path} can't be read: {error}. It holds what was approved; put back a copy, or move it "
-                "away to trust what the configuration and its servers say now"
+                f"{path} can't be read: {error}; {mend(error, path, what)}"
             ) from error
         self._changed = anyio.Event()
         self.listed = ListedBaseline(known.listed, lambda: self._changed.set())

@@ -108,15 +108,7 @@ class Configuration:
 
     async def watch(self) -> None:
         """Read the file anew whenever it changes, for ever."""
-        folders = {self._path.parent, self._path.resolve().parent}
-        try:
-            await watch(self._look, *folders)
-        except (OSError, RuntimeError) as error:
-            logger.warning(
-                "changes of %s are not noticed: %s; make them known with POST /api/v1/config/apply",
-                self._path,
-                error,
-            )
+        await watch(self._look, *{self._path.parent, self._path.resolve().parent})
 
     async def _look(self) -> None:
         if signature(self._path) == self._seen:

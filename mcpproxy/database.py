@@ -14,7 +14,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from mcpproxy.paths import private_directory, private_file, signature
+from mcpproxy.paths import ALLOW, nearly_full, private_directory, private_file, signature
+
+BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+OUTSIDE = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+)
+"""What has to do with a disk or with rights, and not with what is in the file."""
 
 
 class Database:
@@ -75,3 +85,13 @@ class Database:
             made.close()
             raise
         return made
+
+
+def mend(error: Exception, path: Path, damaged: str) -> str:
+    """What mends a database that can't be used; `damaged` where it may be what is in it."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in BUSY:
+        return "another process is at work on it: try again"
+    if isinstance(error, OSError) or code in OUTSIDE:
+        return "make room on its disk" if nearly_full(path) else ALLOW
+    return damaged

@@ -17,6 +17,7 @@ from typing import Any
 
 from mcpproxy.catalog import Catalog
 from mcpproxy.codecache import CodeCache, Kept
+from mcpproxy.database import mend
 from mcpproxy.errors import Refused
 from mcpproxy.names import find_tool
 from mcpproxy.policy import Caller
@@ -140,9 +141,10 @@ class KeptCode:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
+            path = self.cache.path
+            todo = mend(error, path, f"if it is damaged, remove {path}")
             raise Refused(
-                "EXECUTION_FAILED",
-                f"the file of kept code can't be used: {error}; if it is damaged, remove {self.cache.path}",
+                "EXECUTION_FAILED", f"the file of kept code can't be used: {error}; {todo}"
             ) from error
 
 

@@ -7,9 +7,11 @@ daemons with two configurations never meet.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +24,9 @@ import platformdirs
 APP = "mcpproxy"
 LONGEST_SOCKET = 100
 """Bytes of a Unix socket's path; the kernel's limit is 108 on Linux and 104 on macOS."""
+LITTLE_BYTES = 64 * 2**20
+"""Free space on a disk that is as good as full."""
+ALLOW = "see that this user may use it and its folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +168,19 @@ def sole_writer(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def reason(error: OSError) -> str:
+    """Why a file can't be used, and what mends that; for a text that names the file already."""
+    why = error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{why}; make room on its disk"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{why}; {ALLOW}"
+    return why
+
+
+def nearly_full(path: Path) -> bool:
+    """Whether the disk that a path is on, or will be, is as good as full."""
+    there = next((each for each in (path, *path.parents) if os.path.lexists(each)), "/")
+    return shutil.disk_usage(there).free < LITTLE_BYTES

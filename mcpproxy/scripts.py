@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mcpproxy.errors import Refused
+from mcpproxy.paths import reason
 from mcpproxy.policy import Caller
 
 LANGUAGES: Mapping[str, str] = MappingProxyType({".js": "javascript", ".ts": "typescript"})
@@ -171,7 +172,7 @@ def store(directory: Path, name: str, source: str, language: str, *, replace: bo
         spare.write_bytes(text)
         os.replace(spare, path)
     except OSError as error:
-        raise Refused("SCRIPT_UNUSABLE", f"{path} can't be written: {error.strerror}") from error
+        raise Refused("SCRIPT_UNUSABLE", f"{path} can't be written: {reason(error)}") from error
     return path
 
 

@@ -23,7 +23,7 @@ from typing import Any, TypeGuard
 
 from mcpproxy import names
 from mcpproxy.errors import Refused, SettingsError
-from mcpproxy.paths import private_directory, signature
+from mcpproxy.paths import private_directory, reason, signature
 from mcpproxy.policy import PERMISSIONS, RESERVED, Caller, Ceilings, Permission
 from mcpproxy.settings import write
 
@@ -212,7 +212,7 @@ class Tokens:
                 self.key_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
             )
         except OSError as error:
-            raise unusable(self.key_file, error.strerror) from error
+            raise unusable(self.key_file, reason(error)) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             tokens = list(self._read())
@@ -221,8 +221,12 @@ class Tokens:
                     raise unusable(
                         self.key_file, f"it is gone; remove {self.file} and make the tokens anew"
                     )
-                os.write(descriptor, secrets.token_bytes(KEY_BYTES))
-                os.fsync(descriptor)
+                try:
+                    os.write(descriptor, secrets.token_bytes(KEY_BYTES))
+                    os.fsync(descriptor)
+                except OSError as error:
+                    os.ftruncate(descriptor, 0)
+                    raise unusable(self.key_file, reason(error)) from error
             yield read_key(self.key_file), tokens
         finally:
             os.close(descriptor)
@@ -234,7 +238,7 @@ class Tokens:
         except FileNotFoundError:
             return ()
         except OSError as error:
-            raise unusable(self.file, error.strerror) from error
+            raise unusable(self.file, reason(error)) from error
         except (ValueError, TypeError, KeyError, Refused) as error:
             raise unusable(self.file, f"it is damaged ({error}); remove it") from error
 
@@ -274,13 +278,13 @@ def read_key(path: Path) -> bytes:
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise unusable(path, error.strerror) from error
+        raise unusable(path, reason(error)) from error
     if len(key) != KEY_BYTES:
         raise unusable(path, "it is damaged; remove it and tokens.json, and make the tokens anew")
     return key
 
 
-def unusable(path: Path, why: str | None) -> Refused:
+def unusable(path: Path, why: str) -> Refused:
     return Refused("EXECUTION_FAILED", f"the tokens can't be kept: {path}: {why}")
 
 

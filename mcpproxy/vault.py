@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from mcpproxy.errors import ProxyError
-from mcpproxy.paths import private_directory, replace_file, sole_writer
+from mcpproxy.paths import private_directory, reason, replace_file, sole_writer
 from mcpproxy.redaction import SECRETS
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Vault:
             with sole_writer(self.path.parent):
                 replace_file(self.path, json.dumps(alter(self._read()), indent=1).encode())
         except OSError as error:
-            raise VaultError(f"{self.path} can't be written: {error}") from error
+            raise VaultError(f"{self.path} can't be written: {reason(error)}") from error
 
 
 def system() -> KeyringBackend | None:

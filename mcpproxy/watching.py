@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import anyio
 from watchfiles import awatch
 
 from mcpproxy.tasks import open_tasks
+
+logger = logging.getLogger(__name__)
 
 DEBOUNCE_MS = 300
 """Longest time in which changes are taken together; 50 ms without one end it."""
@@ -21,8 +24,23 @@ async def watch(
 ) -> None:
     """Await `look` now, after each change in the folders, and every `LOOK_MS`, for ever.
 
-    Raises `OSError` and `RuntimeError` where a folder is away or the system has no more watches.
+    Where nobody tells us of changes (a folder is away, its name isn't UTF-8, the system has no more
+    watches), it is the looks alone; the log says so, once for each reason.
     """
+    said = ""
+    while True:
+        try:
+            await _told(look, folders, recursive)
+        except (OSError, RuntimeError, UnicodeEncodeError) as error:
+            if said != str(error):
+                said = str(error)
+                logger.info("%s is looked at every %g s: %s", folders[0], LOOK_MS / 1000, error)
+        await anyio.sleep(LOOK_MS / 1000)
+
+
+async def _told(
+    look: Callable[[], Awaitable[None]], folders: tuple[Path, ...], recursive: bool
+) -> None:
     stop = anyio.Event()
     async with open_tasks() as tasks:
         tasks.start_soon(_set_at_end, stop)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sqlite3
 import stat
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import anyio
 import anyio.from_thread
@@ -15,8 +18,10 @@ from upstreams import refused, stub, until, wanted
 from mcpproxy import baseline
 from mcpproxy.baseline import open_baseline
 from mcpproxy.catalog import Server, Tool
+from mcpproxy.database import mend
 from mcpproxy.errors import Refused, SettingsError
 from mcpproxy.inspection import tool_report
+from mcpproxy.paths import ALLOW
 from mcpproxy.settings import ServerSettings
 from mcpproxy.upstream import call as call_module
 from mcpproxy.upstream import fleet as fleet_module
@@ -182,6 +187,28 @@ def lists(*names):
     return Server(
         "stub", "ready", "\ud800", {name: Tool("stub", {"name": name}) for name in names}, None
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "free", "todo"),
+    [
+        (sqlite3.SQLITE_NOTADB, 10**12, "DAMAGED"),
+        (sqlite3.SQLITE_CORRUPT, 0, "DAMAGED"),
+        (sqlite3.SQLITE_FULL, 0, "make room on its disk"),
+        (sqlite3.SQLITE_IOERR_SHMSIZE, 0, "make room on its disk"),
+        (sqlite3.SQLITE_READONLY, 10**12, ALLOW),
+        (sqlite3.SQLITE_BUSY, 10**12, "another process is at work on it: try again"),
+        (PermissionError(errno.EACCES, "Permission denied"), 10**12, ALLOW),
+        (ValueError("a row is no record"), 0, "DAMAGED"),
+    ],
+)
+def test_nobody_is_told_to_put_a_file_away_that_is_whole(tmp_path, monkeypatch, error, free, todo):
+    """To put the approvals away is to trust everything."""
+    if isinstance(error, int):
+        code, error = error, sqlite3.DatabaseError("as SQLite says it")
+        error.sqlite_errorcode = code
+    monkeypatch.setattr("mcpproxy.paths.shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    assert mend(error, tmp_path / "not there" / "x.sqlite3", "DAMAGED") == todo
 
 
 async def test_any_name_is_kept_and_names_without_end_are_not(kept, monkeypatch):

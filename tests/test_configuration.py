@@ -23,6 +23,7 @@ from mcpproxy.guard import Guard
 from mcpproxy.policy import ADMIN, Caller
 from mcpproxy.rest.api import open_api
 from mcpproxy.settings import Settings
+from mcpproxy.watching import watch
 
 STUB_ENTRY = {"name": "stub", "command": sys.executable, "args": ["-I", "-S", STUB]}
 FILE = """\
@@ -378,6 +379,28 @@ async def watching(configuration):
         tasks.start_soon(configuration.watch)
         yield
         tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("name", ["away", "J\udcf6rg"])
+async def test_files_are_looked_at_where_nobody_tells_of_changes(
+    tmp_path, monkeypatch, caplog, name
+):
+    """A folder that isn't there, and one whose name isn't UTF-8."""
+    monkeypatch.setattr("mcpproxy.watching.LOOK_MS", 1)
+    caplog.set_level("INFO", "mcpproxy")
+    enough, looks = anyio.Event(), []
+
+    async def look():
+        looks.append(1)
+        if len(looks) == 3:
+            enough.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch, look, tmp_path / name)
+        with anyio.fail_after(20):
+            await enough.wait()
+        tasks.cancel_scope.cancel()
+    assert caplog.text.count("is looked at every 0.001 s") == 1
 
 
 @pytest.mark.parametrize("replaced", [False, True])

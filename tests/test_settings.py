@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -229,6 +230,44 @@ def test_flags_beat_the_environment_and_that_beats_the_file(loaded, tmp_path):
 
 def test_an_empty_variable_is_none(loaded):
     assert loaded({}, {"MCPPROXY_LISTEN": ""}).settings.port == 8080
+
+
+def test_a_key_in_the_environment_needs_none_in_the_file(tmp_path):
+    """Which may be on a disk that nobody can write."""
+    file = tmp_path / "c.json"
+    file.write_text("{}", encoding="utf-8")
+    found = load(file, {"MCPPROXY_API_KEY": "from outside"})
+    assert found.settings.api_key.get_secret_value() == "from outside"
+    assert file.read_text(encoding="utf-8") == "{}"
+
+
+@pytest.mark.parametrize(
+    ("number", "todo"),
+    [
+        (errno.ENOSPC, "No space left on device; make room on its disk"),
+        (errno.EROFS, "Read-only file system; see that this user may use it and its folder"),
+        (errno.EIO, "Input/output error"),
+    ],
+)
+def test_a_file_that_can_not_be_written_is_named_with_what_mends_it(
+    tmp_path, monkeypatch, number, todo
+):
+    def fails(*_, **__):
+        raise OSError(number, os.strerror(number), "a spare file")
+
+    monkeypatch.setattr("mcpproxy.paths.tempfile.mkstemp", fails)
+    file = tmp_path / "c.json"
+    with pytest.raises(SettingsError) as error:
+        load(file, {}, create=True)
+    assert str(error.value) == f"{file} can't be written: {todo}"
+
+
+def test_a_variable_that_looks_like_a_setting_and_is_none_is_named(loaded):
+    environ = {"MCPPROXY_LISTN": "x", "MCPPROXY_CALL_TOOL_TIMEOUT": "1", "MCPPROXY_OF_MINE": "x"}
+    assert loaded(environ=environ).warnings == [
+        "the variable MCPPROXY_CALL_TOOL_TIMEOUT has no effect; set call_tool_timeout in the configuration",
+        "the variable MCPPROXY_LISTN has no effect; did you mean MCPPROXY_LISTEN?",
+    ]
 
 
 def test_unknown_keys_are_kept_and_named(loaded):

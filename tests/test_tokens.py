@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
 import time
 
@@ -318,6 +320,17 @@ def test_no_minute_has_more_executions_than_may_be(gaps, most):
             assert 0 < wait <= 60
     for first, last in zip(begun, begun[most:], strict=False):
         assert last - first >= 60
+
+
+def test_no_key_is_left_half_written(tokens, tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mcpproxy.tokens.os.fsync", full)
+        with pytest.raises(Refused, match=r"tokens\.key: No space .*; make room on its disk"):
+            tokens.create(WANTED)
+    assert tokens.find(secret_of(tokens.create(WANTED))) is not None
 
 
 def test_files_that_can_not_be_read_for_a_moment_are_read_again(tokens, monkeypatch, caplog):

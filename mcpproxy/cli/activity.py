@@ -323,7 +323,7 @@ def in_files(config: str | None) -> Iterator[tuple[Any, Path]]:
     except ValueError as error:
         refuse(str(error))
     except (sqlite3.Error, OSError) as error:
-        refuse(f"the journal in {directory} can't be read: {error}")
+        refuse(f"the journal in {directory} can't be read: {error}; see mcpproxy doctor")
 
 
 def lines_of(daemon: Any, path: str, timeout: float = 60.0) -> Iterator[str]:

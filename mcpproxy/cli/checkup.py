@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -15,12 +14,9 @@ from typing import Any
 
 from mcpproxy.journal import reading
 from mcpproxy.journal.store import FILE
-from mcpproxy.paths import Places
+from mcpproxy.paths import Places, nearly_full
 from mcpproxy.scripts import REASONS, Scripts
 from mcpproxy.settings import Settings
-
-LITTLE_BYTES = 64 * 2**20
-"""Free space on a disk that is as good as full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +126,7 @@ def journal(places: Places, settings: Settings) -> Iterator[Finding]:
 
 def broken_journal(places: Places, why: str) -> Finding:
     file = quoted(places.journal / FILE)
-    if shutil.disk_usage(places.state).free < LITTLE_BYTES:
+    if nearly_full(places.state):
         remedy = f"make room on the disk of {places.state}; then it is on again within a minute"
     else:
         remedy = f"mv {file} {file}.broken; a new one is made within a minute, or at the next start"

@@ -34,7 +34,7 @@ def examine(config: str | None) -> list[Finding]:
     try:
         loaded = settings.load(file, os.environ, create=config is None)
     except SettingsError as error:
-        return [Finding(f"configuration: {error}", f"edit {file}")]
+        return [Finding(f"configuration: {error}", "mend that, then: mcpproxy doctor")]
     findings = [Finding(f"configuration {file} is valid")]
     findings += [Finding(f"configuration: {text}", f"edit {file}") for text in loaded.warnings]
     findings += packs(loaded.settings)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from mcpproxy import edit, jsonc
+from mcpproxy import edit, jsonc, names
 from mcpproxy.errors import SettingsError
-from mcpproxy.paths import Places, places, private_directory, replace_file, sole_writer
+from mcpproxy.paths import Places, places, private_directory, reason, replace_file, sole_writer
 from mcpproxy.redaction import SECRETS
 from mcpproxy.settings.checking import checked, servers
 from mcpproxy.settings.sections import Settings, split_listen
@@ -27,6 +27,7 @@ VARIABLES = {
     "data_dir": "MCPPROXY_DATA_DIR",
 }
 """Settings that the environment may have, and the variable of each."""
+PREFIX = "MCPPROXY_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def load(
     if create and not path.exists():
         _create(path)
     document = parse(path, read(path))
-    if not _has_key(document):
+    if not _has_key(document) and not environ.get(VARIABLES["api_key"]):
         document = _with_key(path)
     return check(path, document, environ, overrides)
 
@@ -80,6 +81,7 @@ def check(
     for name, variable in VARIABLES.items():
         if value := environ.get(variable):
             document[name], origins[name] = value, "environment"
+    warnings += _meant(environ)
     for name, value in (overrides or {}).items():
         if value is not None:
             document, origins[name] = _with(document, name, value), "flag"
@@ -117,6 +119,17 @@ def _places(path: Path, data_dir: str | None) -> Places:
         ) from error
 
 
+def _meant(environ: Mapping[str, str]) -> Iterator[str]:
+    """What to say of variables that look as if they were to set something, and don't."""
+    known = [variable.removeprefix(PREFIX) for variable in VARIABLES.values()]
+    for variable in sorted(environ.keys() - set(VARIABLES.values())):
+        rest = variable.removeprefix(PREFIX)
+        if rest != variable and rest.lower() in Settings.model_fields:
+            yield f"the variable {variable} has no effect; set {rest.lower()} in the configuration"
+        elif rest != variable and (near := names.close(rest, known, 1)):
+            yield f"the variable {variable} has no effect; did you mean {PREFIX}{near[0]}?"
+
+
 def _named(document: Mapping[str, Any]) -> Iterator[tuple[str, Origin]]:
     """What a document sets, members of sections as well."""
     for name, value in document.items():
@@ -143,7 +156,7 @@ def read(path: Path) -> str:
             f"there is no configuration at {path}: give another with --config"
         ) from error
     except OSError as error:
-        raise SettingsError(f"{path} can't be read: {error.strerror}") from error
+        raise SettingsError(f"{path} can't be read: {reason(error)}") from error
     except UnicodeDecodeError as error:
         raise SettingsError(
             f"{path} can't be read: it is not UTF-8, as byte {error.start} shows"
@@ -169,7 +182,7 @@ def write(path: Path, text: str) -> None:
     try:
         replace_file(path.resolve(), text.encode())
     except OSError as error:
-        raise SettingsError(f"{path} can't be written: {error}") from error
+        raise SettingsError(f"{path} can't be written: {reason(error)}") from error
 
 
 @contextmanager
@@ -179,7 +192,7 @@ def changing(path: Path) -> Iterator[None]:
         try:
             held.enter_context(sole_writer(path.resolve().parent))
         except OSError as error:
-            raise SettingsError(f"{path} can't be written: {error}") from error
+            raise SettingsError(f"{path} can't be written: {reason(error)}") from error
         yield
 
 
@@ -187,7 +200,7 @@ def _create(path: Path) -> None:
     try:
         private_directory(path.parent)
     except OSError as error:
-        raise SettingsError(f"{path} can't be written: {error}") from error
+        raise SettingsError(f"{path} can't be written: {reason(error)}") from error
     with changing(path):
         if not path.exists():  # nobody was quicker
             text = json.dumps({"listen": "127.0.0.1:8080", "mcpServers": []}, indent=2)

@@ -32,7 +32,7 @@ from mcpproxy.upstream.toolpack.endpoints import Endpoint
 from mcpproxy.upstream.toolpack.processes import run
 from mcpproxy.upstream.toolpack.reading import Pack, Tool
 from mcpproxy.upstream.toolpack.results import has_data, of_program, of_response, shown
-from mcpproxy.watching import LOOK_MS, watch
+from mcpproxy.watching import watch
 
 logger = logging.getLogger(__name__)
 
@@ -251,15 +251,7 @@ async def open_pack(
 
 async def _watch(source: PackSource, root: Path, announce: Announce) -> None:
     """Read the pack anew whenever its files change, for ever."""
-    said = ""
-    while True:
-        try:
-            await watch(partial(_look, source, root, announce), root, recursive=True)
-        except (OSError, RuntimeError) as error:
-            if said != str(error):
-                said = str(error)
-                logger.info("%s is looked at every %g s: %s", root, LOOK_MS / 1000, error)
-        await anyio.sleep(LOOK_MS / 1000)
+    await watch(partial(_look, source, root, announce), root, recursive=True)
 
 
 async def _look(source: PackSource, root: Path, announce: Announce) -> None:
