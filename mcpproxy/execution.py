@@ -11,8 +11,9 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import anyio
@@ -30,9 +31,11 @@ from mcpproxy.request import Request
 from mcpproxy.sandbox.frames import BadFrame
 from mcpproxy.sandbox.job import Wanted, pack
 from mcpproxy.sandbox.memory import give_back
-from mcpproxy.sandbox.pool import Pool, Vm
+from mcpproxy.sandbox.pool import Pool
 from mcpproxy.sandbox.source import scalar, unfenced
 from mcpproxy.sandbox.transformer import Transformer
+from mcpproxy.sandbox.vm import Vm
+from mcpproxy.sandbox.work import Work
 from mcpproxy.sandbox.worker import OUT_OF_MEMORY
 from mcpproxy.script import (
     Answer,
@@ -56,6 +59,8 @@ MUCH_BYTES = 16 * 2**20
 """Having passed on more than this for one script, the daemon gives memory back."""
 FRAMES_AT_ONCE, TURN_SECONDS = 32, 0.01
 """After so many frames of one script, or so long, it is the others' turn."""
+CALL = b'{"t":"call",'
+"""How the prelude begins a frame that asks for a call."""
 ANSWERED_AT_ONCE = 4
 """Questions of one script about the catalog, of those that take time."""
 
@@ -94,32 +99,6 @@ class Limits:
     queue_seconds: float
 
 
-class Work:
-    """What goes on beside listening to a VM: calls, answers, and sending what it was slow to read.
-
-    Most scripts need no task for that, and have none to be ended.
-    """
-
-    def __init__(self, vm: Vm, tasks: anyio.abc.TaskGroup) -> None:
-        self._vm = vm
-        self._tasks = tasks
-        self._begun = False
-
-    def start(self, act: Callable[..., Coroutine[Any, Any, None]], *about: Any) -> None:
-        self._begun = True
-        self._tasks.start_soon(act, *about)
-
-    def post(self, text: bytes) -> None:
-        """Send a frame to the VM."""
-        if self._vm.post(text):
-            self.start(self._vm.flush)
-
-    def end(self) -> None:
-        """Cancel all of it."""
-        if self._begun:
-            self._tasks.cancel_scope.cancel()
-
-
 class Execution:
     """One run of one request; use `run` once."""
 
@@ -148,7 +127,7 @@ class Execution:
         self._trail = trail
         self._budget = gates.Budget(request.max_tool_calls)
         self._script = Script(
-            check=self._check_and_note, parallel=limits.max_parallel, now=anyio.current_time
+            check=self._check_and_note, parallel=limits.max_parallel, now=time.monotonic
         )
         self._room = anyio.Event()
         self._done = 0
@@ -196,15 +175,15 @@ class Execution:
         crash: WorkerError | None = None
         async with anyio.create_task_group() as tasks:
             work = Work(vm, tasks)
+
+            vm.takes = partial(self._takes, work)
             work.post(job)
             try:
                 while script.outcome is None:
                     frames = await vm.receive()
                     turn = time.monotonic() + TURN_SECONDS
                     for n, frame in enumerate(frames, 1):
-                        self._moved += len(frame)
-                        for command in script.heard(read_frame(frame), len(frame)):
-                            self._do(command, work)
+                        self._heard(frame, work)
                         if n % FRAMES_AT_ONCE == 0 or time.monotonic() > turn:
                             await anyio.lowlevel.checkpoint()
                             turn = time.monotonic() + TURN_SECONDS
@@ -221,6 +200,18 @@ class Execution:
             self._warnings += [each for each in said if each]
             work.end()
         return crash
+
+    def _takes(self, work: Work, frame: bytes) -> bool:
+        """Begin a call as it comes; anything else is for `_drive` to hear."""
+        if not frame.startswith(CALL) or self._script.crowded:
+            return False
+        self._heard(frame, work)
+        return True
+
+    def _heard(self, frame: bytes, work: Work) -> None:
+        self._moved += len(frame)
+        for command in self._script.heard(read_frame(frame), len(frame)):
+            self._do(command, work)
 
     async def _job(self) -> bytes:
         request = self._request
@@ -282,16 +273,17 @@ class Execution:
             raise
 
     async def _call(self, call: Call, work: Work) -> None:
-        timing = Timing()
+        timing, arguments = Timing(), call.arguments
         envelope: Told | None = None
         try:
             envelope = Told(await self._envelope(call, timing))
+            for command in self._script.finished(call, envelope):
+                self._do(command, work)
         finally:
-            if self._trail is not None:  # before the state machine forgets the arguments
+            # While the script goes on with the answer. Its own reply comes after this all the same.
+            if self._trail is not None:
                 outcome = call.outcome if envelope is None else envelope
-                self._trail.called(call.server, call.tool, call.arguments, timing, outcome)
-        for command in self._script.finished(call, envelope):
-            self._do(command, work)
+                self._trail.called(call.server, call.tool, arguments, timing, outcome)
         self._room.set()
         self._done += 1
         if self._progress is not None:

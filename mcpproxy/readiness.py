@@ -6,6 +6,7 @@ takes longer than reading a short message. Here it stays known for as long as so
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -15,8 +16,13 @@ from anyio.lowlevel import current_token
 class Readable:
     """One per descriptor and one waiter at a time. To be closed before the descriptor is."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, look: Callable[[], bool] = lambda: True) -> None:
+        """`look` is called when there is something to read, and says whether that needs the waiter.
+
+        Not on every loop: the waiter must be able to do the same. It doesn't wait.
+        """
         self.fd = fd
+        self._look = look
         self._loop: Any = None
         """The event loop, while it knows the descriptor."""
         self._waiter: Any = None
@@ -59,12 +65,16 @@ class Readable:
         return True
 
     def _tell(self) -> None:
-        waiter, self._waiter = self._waiter, None
-        if waiter is None:
+        waiter = self._waiter
+        if waiter is None or waiter.done():
             # Nobody takes what is there: the loop would come here again and again.
             self._end()
-        elif not waiter.done():
-            waiter.set_result(None)
+            return
+        try:
+            if self._closed or self._look():
+                waiter.set_result(None)
+        except Exception as error:
+            waiter.set_exception(error)
 
     def _end(self) -> None:
         if self._loop is not None:

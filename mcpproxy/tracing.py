@@ -44,7 +44,7 @@ def continued(carrier: object) -> Iterator[None]:
 
 def traced() -> bool:
     """Whether what is done now belongs to a trace, or somebody takes spans."""
-    return not _untaken() or trace.get_current_span().get_span_context().is_valid
+    return trace.get_current_span() is not trace.INVALID_SPAN or not _untaken()
 
 
 def _untaken() -> bool:

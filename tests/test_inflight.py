@@ -24,13 +24,17 @@ class Server:
     def __init__(self, requests: int, answers: int) -> None:
         self._pipe = Readable(requests)
         self._answers = answers
-        self.left: list[object] = []
+        self.left: list = []
 
     async def asked(self) -> list[dict]:
         return [json.loads(line) for line in (await read(self._pipe)).splitlines()]
 
     def says(self, **message: object) -> None:
-        os.write(self._answers, json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        self.writes({"jsonrpc": "2.0", **message})
+
+    def writes(self, *messages: object) -> None:
+        lines = [json.dumps(message) + "\n" for message in messages]
+        os.write(self._answers, "".join(lines).encode())
 
     def hangs_up(self) -> None:
         os.close(self._answers)
@@ -148,3 +152,24 @@ async def test_at_the_end_everybody_who_waits_is_told_and_nobody_asks_again():
         with pytest.raises(MCPError) as late:
             await inflight.request("tools/call", {})
     assert found["one"].code == late.value.code == types.CONNECTION_CLOSED
+
+
+async def test_what_a_server_says_before_its_answer_is_heard_before_it():
+    heard: list = []
+    async with connected() as (inflight, server):
+        server.left = heard
+
+        async def call() -> None:
+            await inflight.request("tools/call", {})
+            heard.append("answer")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            (asked,) = await server.asked()
+            note = {"jsonrpc": "2.0", "method": "notifications/message"}
+            answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {}}
+            server.writes(note, answer)
+        while len(heard) < 2:
+            await anyio.lowlevel.checkpoint()
+        server.hangs_up()
+    assert heard[1] == "answer"

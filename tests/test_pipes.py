@@ -214,7 +214,7 @@ async def test_noise_without_end_leaves_others_their_turn_and_is_not_all_logged(
             tasks.start_soon(others)
             await lines.receive()
             tasks.cancel_scope.cancel()
-    assert turns > 8000 // pipes.TURN
+    assert turns >= 8000 // pipes.TURN
     assert len(caplog.records) == pipes.NOTED + 1
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import anyio
 from anyio.lowlevel import checkpoint
 
-from mcpproxy.sandbox.pool import Pool, Vm
+from mcpproxy.sandbox.pool import Pool
+from mcpproxy.sandbox.vm import Vm
 
 
 class Watched:

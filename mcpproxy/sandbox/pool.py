@@ -19,9 +19,10 @@ import anyio
 
 from mcpproxy.errors import PoolBusy, WorkerError
 from mcpproxy.readiness import Readable
-from mcpproxy.sandbox import frames, probe
+from mcpproxy.sandbox import probe
 from mcpproxy.sandbox.confine import LAYERS
 from mcpproxy.sandbox.orders import EVENT, ORDER
+from mcpproxy.sandbox.vm import Vm
 from mcpproxy.spawning import spawn
 
 logger = logging.getLogger(__name__)
@@ -40,85 +41,6 @@ KERNEL_MEMORY = 3
 """The kernel's limit on a VM, in multiples of what its script may use: a tool's result passes through
 it as bytes and as text before it is JavaScript's."""
 KERNEL_SPARE_BYTES = 96 * 2**20
-
-
-class Vm:
-    """One VM process, seen from the daemon: a line to it, and how it ended."""
-
-    def __init__(self, number: int, sock: socket.socket) -> None:
-        self.number = number
-        self.finished = False
-        """Whether it has said its last word, and waits for its end; set by who reads it."""
-        self.ended = anyio.Event()
-        self.status: int | None = None
-        """Exit status, negative for a signal. None while it runs, or if the fork server took it along."""
-        self.pid: int | None = None
-        """Its process ID, told when it has ended."""
-        self._socket = sock
-        self._readable = Readable(sock.fileno())
-        self._splitter = frames.Splitter()
-        self._backlog: deque[memoryview] = deque()
-
-    @property
-    def there(self) -> bool:
-        """Whether it still listens. Only asked before it has been given anything, so that it says nothing."""
-        try:
-            return self._socket.recv(1, socket.MSG_PEEK) != b""
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-
-    def post(self, text: bytes) -> bool:
-        """Send one frame, now or as soon as the VM reads again. Never blocks.
-
-        True when it could not take it all: then somebody has to `flush`. A VM that is gone is
-        noticed by `receive`.
-        """
-        data = memoryview(frames.pack(text))
-        behind = bool(self._backlog)
-        if not behind:
-            data = self._put(data)
-        if data:
-            self._backlog.append(data)
-        return bool(data) and not behind
-
-    def _put(self, data: memoryview) -> memoryview:
-        """Send what fits; what is left is returned."""
-        try:
-            return data[self._socket.send(data) :]
-        except BlockingIOError:
-            return data
-        except OSError:
-            return memoryview(b"")
-
-    async def flush(self) -> None:
-        """Send what `post` could not."""
-        while self._backlog:
-            await anyio.wait_writable(self._socket)
-            if rest := self._put(self._backlog[0]):
-                self._backlog[0] = rest
-            else:
-                self._backlog.popleft()
-
-    async def receive(self) -> list[bytes]:
-        """The next frames. Raises `WorkerError` at the end, `BadFrame` for what can be no frame."""
-        while True:
-            await self._readable.wait()
-            try:
-                data = self._socket.recv(1 << 18)
-            except BlockingIOError:
-                continue
-            except OSError:
-                data = b""  # it ended with something unread
-            if not data:
-                raise WorkerError("nobody can tell how")
-            if found := self._splitter.feed(data):
-                return found
-
-    def close(self) -> None:
-        self._readable.close()
-        self._socket.close()
 
 
 class Pool:

@@ -42,6 +42,7 @@ class InFlight(Messages):
     """See the module: the messages that are left for the dispatcher, and `request` for the others."""
 
     def __init__(self, lines: Lines, pen: Pen) -> None:
+        lines.takes = self._takes
         self._lines = lines
         self._pen = pen
         self._ids = count(FIRST_ID)
@@ -78,12 +79,9 @@ class InFlight(Messages):
             self._pen.post(to_json(message) + b"\n")
 
     async def receive(self) -> SessionMessage | Exception:
-        while True:
-            item = await self._lines.receive()
-            if isinstance(item, Exception) or not self._answers(item.message):
-                return item
+        return await self._lines.receive()
 
-    def _answers(self, message: types.JSONRPCMessage) -> bool:
+    def _takes(self, message: types.JSONRPCMessage) -> bool:
         """Whether somebody waited for it here, who has it now."""
         if (
             not isinstance(message, types.JSONRPCResponse | types.JSONRPCError)

@@ -86,13 +86,17 @@ class Lines(Messages):
 
     def __init__(self, name: str, fd: int) -> None:
         self._name = name
-        self._pipe = Readable(fd)
+        self._pipe = Readable(fd, self._look)
         self._parts: list[bytes] = []
         self._lines: deque[bytes] = deque()
+        self._left: types.JSONRPCMessage | None = None
         self._size = 0
         self._handled = 0
         self._noise = 0
+        self._ended = False
         self._closed = False
+        self.takes: Callable[[types.JSONRPCMessage], bool] = lambda message: False
+        """Told of each message first; whether it is dealt with."""
         self.finished = False
         """Whether the server closed its side while we were listening."""
         self.fault = ""
@@ -100,25 +104,48 @@ class Lines(Messages):
 
     async def receive(self) -> SessionMessage | Exception:
         while True:
-            while self._lines:
+            message, self._left = self._left, None
+            while message is None and self._lines:
                 self._handled += 1
                 if not self._handled % TURN:
                     await anyio.lowlevel.checkpoint()
-                message = parse(self._lines.popleft(), self._odd)
-                if message is not None:
-                    return SessionMessage(message)
+                message = self._next()
+            if message is not None:
+                return SessionMessage(message)
             if self._closed:
                 raise anyio.ClosedResourceError
-            await self._more()
+            if self._ended:
+                raise anyio.EndOfStream
+            await self._pipe.wait()
+            if not self._lines and self._left is None:
+                self._read()
 
-    async def _more(self) -> None:
+    def _look(self) -> bool:
+        """Deal with answers as they come, for which nobody here need wake; whether that isn't all."""
+        self._read()
+        for _ in range(TURN):
+            if not self._lines or self._left is not None:
+                break
+            self._left = self._next()
+        return bool(self._lines) or self._left is not None or self._ended
+
+    def _next(self) -> types.JSONRPCMessage | None:
+        """The message of the next line; None if there is none in it, or it is dealt with."""
+        message = parse(self._lines.popleft(), self._odd)
+        return None if message is None or self.takes(message) else message
+
+    def _read(self) -> None:
+        """Cut what is there into lines."""
         try:
-            data = await read(self._pipe)
-        except OSError as error:
-            raise anyio.EndOfStream from error
+            data = os.read(self._pipe.fd, CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._ended = True
+            return
         if not data:
-            self.finished = True
-            raise anyio.EndOfStream
+            self._ended = self.finished = True
+            return
         first, newline, rest = data.partition(b"\n")
         self._parts.append(first)
         self._size += len(first)
@@ -130,7 +157,7 @@ class Lines(Messages):
         elif self._size > LONGEST_MESSAGE:
             self._parts.clear()
             self.fault = f"it sent a message of more than {LONGEST_MESSAGE >> 20} MiB"
-            raise anyio.EndOfStream
+            self._ended = True
 
     def _odd(self, what: str, line: bytes) -> None:
         self._noise += 1

@@ -1,0 +1,67 @@
+"""What goes on beside listening to a VM: calls, answers, and sending what it was slow to read.
+
+Most scripts need no task for that, and have none to be ended. A task whose work is done waits for
+more: to make one for each call takes longer than the call's way through the gates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from mcpproxy.sandbox.vm import Vm
+
+Task = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Hand:
+    """A task that has nothing to do now."""
+
+    def __init__(self) -> None:
+        self._given = anyio.Event()
+
+    def take(self, work: Task) -> None:
+        self._work = work
+        self._given.set()
+
+    async def given(self) -> Task:
+        await self._given.wait()
+        return self._work
+
+
+class Work:
+    """See the module. The tasks are those of a group that ends with the script."""
+
+    def __init__(self, vm: Vm, tasks: anyio.abc.TaskGroup) -> None:
+        self._vm = vm
+        self._tasks = tasks
+        self._begun = False
+        self._idle: list[Hand] = []
+
+    def start(self, act: Callable[..., Coroutine[Any, Any, None]], *about: Any) -> None:
+        work = partial(act, *about)
+        if self._idle:
+            self._idle.pop().take(work)
+        else:
+            self._begun = True
+            self._tasks.start_soon(self._go_on, work)
+
+    async def _go_on(self, work: Task) -> None:
+        while True:
+            await work()
+            self._idle.append(hand := Hand())
+            work = await hand.given()
+
+    def post(self, text: bytes) -> None:
+        """Send a frame to the VM."""
+        if self._vm.post(text):
+            self.start(self._vm.flush)
+
+    def end(self) -> None:
+        """Cancel all of it."""
+        if self._begun:
+            self._tasks.cancel_scope.cancel()

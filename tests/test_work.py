@@ -1,0 +1,49 @@
+"""Tasks beside a script: a few are made, and used again."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from anyio import wait_all_tasks_blocked
+
+from mcpproxy.sandbox.work import Work
+
+
+class Silent:
+    """A VM that takes all it is sent."""
+
+    def post(self, text: bytes) -> bool:
+        return False
+
+
+async def test_calls_one_after_the_other_are_made_by_one_task_and_together_by_as_many():
+    makers = []
+
+    async def call(number: int) -> None:
+        makers.append(anyio.get_current_task().id)
+        await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        work = Work(Silent(), tasks)
+        for number in range(10):
+            work.start(call, number)
+            await wait_all_tasks_blocked()
+        assert len(makers) == 10 and len(set(makers)) == 1
+        for number in range(10):
+            work.start(call, number)
+        await wait_all_tasks_blocked()
+        assert len(set(makers)) == 10
+        work.end()
+
+
+async def test_an_error_of_one_ends_all():
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ExceptionGroup) as found:
+        async with anyio.create_task_group() as tasks:
+            work = Work(Silent(), tasks)
+            work.start(anyio.lowlevel.checkpoint)
+            await wait_all_tasks_blocked()
+            work.start(fail)
+    assert found.group_contains(ZeroDivisionError)
