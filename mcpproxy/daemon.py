@@ -201,7 +201,7 @@ class Daemon:
             return reply
         code = Kept(
             source=wanted.source,
-            language=wanted.language,
+            language=execution.language,
             description=wanted.description,
             input=wanted.input if kept is None else kept.input,
             tools=execution.called if kept is None else {**execution.called, **kept.tools},

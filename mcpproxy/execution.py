@@ -139,6 +139,8 @@ class Execution:
         self._scope = anyio.CancelScope()
         self._stopped: str | None = None
         self._warnings = list(request.warnings)
+        self.language = request.language
+        """The one that it was run in."""
 
     async def run(self) -> Reply:
         """Run it to its end. Cancelling this kills the VM and cancels the calls in flight."""
@@ -239,6 +241,8 @@ class Execution:
                 work.post(b"%d " % number + text)
             case Dispatch(call):
                 work.start(self._call, call, work)
+            case Question(number, "typescript"):
+                work.start(self._retype, number, work)
             case Question():
                 if self._questions.takes_time(command):
                     self._asked.append(command)
@@ -252,6 +256,15 @@ class Execution:
             case Note(level, text):
                 severity = logging.WARNING if level in ("warn", "error") else logging.INFO
                 console.log(severity, "%s console.%s: %s", self._id, level, text)
+
+    async def _retype(self, number: int, work: Work) -> None:
+        """Answer what the source becomes as TypeScript; null where it was said to be something else."""
+        text: str | None = None
+        if self._request.guessed and self.language == "javascript":
+            self.language = "typescript"  # once: a VM that lies could ask for ever
+            done = await self._transformer.transform(scalar(unfenced(self._request.source)))
+            text = done.text
+        work.post(b"%d " % number + json.dumps(text).encode())
 
     # calls
 

@@ -404,8 +404,6 @@ HINTS = [
     ("Here is the code\n```js\nreturn 1\n```", "prose"),
     ("```js\nreturn 1\n```\nIt gives one.", "code alone"),
     ("```js\nlet a = 1\n```\n```js\na\n```", "code alone"),
-    ("const a: number = 1; a", 'language "typescript"'),
-    ("return {a: 1}.a as number", 'language "typescript"'),
     ("@logged class A {}", "Decorators"),
     ("return <b>{1}</b>", "JSX"),
     ("const a = 1; ({a}); {a: a, b: 2}", "parentheses"),
@@ -512,6 +510,31 @@ def test_what_is_looked_for_in_a_source_takes_time_in_proportion_to_it():
         ]:
             hints.advice(code, message, source, Catalog({}, 1))
     assert time.process_time() - began < 5
+
+
+@pytest.mark.req("REQ-ASK-07")
+@pytest.mark.parametrize(
+    ("code", "wanted"),
+    [
+        ("const a: number = 1; a", 1),
+        ("interface A { b: number }\nreturn (input as A).b", 7),
+        ("enum E { A = 5 } [E.A]", [5]),
+        ("async (input: {b: number}): Promise<number> => input.b", 7),
+        ("```js\nlet s: string = 'x';\ns\n```", "x"),
+    ],
+)
+async def test_what_is_typescript_alone_is_run_as_such(world, code, wanted):
+    assert await world.value(code, input={"b": 7}) == wanted
+    error = await world.error(code, language="javascript")
+    assert 'This is TypeScript: send it with language "typescript"' in error["message"]
+
+
+async def test_an_error_in_typescript_that_nobody_announced_has_its_place(world):
+    error = await world.error("interface A {}\n\nconst a: A | null = null;\n  a!.b")
+    assert place(error) == (4, 3)
+    assert "script.ts" in error["stack"]
+    error = await world.error("const a: number = ;")
+    assert "Unexpected token ';'" in error["message"] and "script.js:1:19" in error["stack"]
 
 
 async def test_a_fence_says_what_language_it_is_in(world):

@@ -66,6 +66,11 @@ class Job:
             source=self.ready, language="javascript", compiled=None, refusal=None, input=rest
         )
 
+    def retype(self, compiled: str) -> None:
+        """Be the job of the same source in TypeScript, which became `compiled`."""
+        self.wanted = {**self.wanted, "language": "typescript", "compiled": compiled}
+        self.ready = ""
+
     @property
     def input(self) -> str:
         """The script's input, as JSON."""

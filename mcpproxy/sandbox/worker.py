@@ -36,6 +36,12 @@ SPARE_BYTES = 32 * 2**20
 
 NOT_THERE_EITHER = re.compile("import|export|'@'")
 TYPED = '. This is TypeScript: send it with language "typescript"'
+TO_COMPILE = b'{"t":"ask","id":0,"what":"typescript"}'
+
+
+class IsTypeScript(Exception):
+    """Nothing of the source has run, which is no JavaScript; what it becomes as TypeScript."""
+
 
 OUT_OF_MEMORY = 86
 """Exit status of a process that could not even say that its memory was used up."""
@@ -55,6 +61,15 @@ class Run:
         engine.told = lambda stack: self._places.told(stack)
 
     def run(self) -> None:
+        try:
+            self._run()
+        except IsTypeScript as found:
+            self._engine.call("reset")
+            self._job.retype(str(found))
+            del self._places
+            self._run()
+
+    def _run(self) -> None:
         if self._job.ready:
             self._execute(self._job.ready)
         elif self._prepare():
@@ -95,8 +110,11 @@ class Run:
         positions.insert([(code_points(text, offset), piece) for offset, piece in plan["insert"]])
         return True
 
-    def _fault(self, found: dict[str, Any]) -> tuple[str, str]:
-        """What the parser finds wrong with the text, and a stack that says where."""
+    def _fault(self, found: dict[str, Any], started: bool = False) -> tuple[str, str]:
+        """What the parser finds wrong with the text, and a stack that says where.
+
+        Raises `IsTypeScript` where it need not be wrong, and has not `started`.
+        """
         places, place, message = self._places, found["offset"], found["error"]
         if not NOT_THERE_EITHER.search(message):
             in_source = self._parser.ask("explain", places.positions.source)
@@ -104,8 +122,21 @@ class Run:
                 if in_source.get("offset") is not None:
                     return in_source["error"], places.of_source(in_source["offset"])
             elif in_source == {}:
+                if not started and (compiled := self._compiled()) is not None:
+                    raise IsTypeScript(compiled)
                 message += TYPED
+            elif "'<'" not in message and (in_source.get("offset") or 0) > (place or 0):
+                # It gets further as TypeScript, so that is what it was meant as, unless it is markup.
+                message, place = in_source["error"] + TYPED, in_source["offset"]
         return message, "" if place is None else places.of_text(place)
+
+    def _compiled(self) -> str | None:
+        """What the source becomes as TypeScript; None where it doesn't, or is not to be."""
+        self._line.send(TO_COMPILE)
+        frame = self._line.receive()
+        assert frame is not None
+        text: str | None = json.loads(frame.partition(b" ")[2])
+        return text
 
     def _bad_syntax(self, message: str, stack: str) -> bool:
         self._fail("syntax", f"SyntaxError: {message}", stack)
@@ -175,7 +206,7 @@ class Run:
         frame["stack"] = places.told(frame["stack"])
         # What the engine finds only when it comes to it has no stack: regular expressions, private names.
         if "error" in found and not (compiles and frame["stack"]):
-            message, frame["stack"] = self._fault(found)
+            message, frame["stack"] = self._fault(found, started=compiles)
             frame["message"] = f"SyntaxError: {message}"
             return True
         return not compiles
