@@ -76,7 +76,7 @@ class Places:
         place = self._file
         if self._known:
             at, column = int(found[1]), int(found[2])
-            if self.positions.appended(at, column):
+            if self.positions.appended(at):
                 return None
             at, column = self.positions.locate(at, column)
             place = f"{place}:{at}:{column}"

@@ -70,12 +70,9 @@ class Positions:
         offset = offset_at(self.program, line, column)
         return any(start <= offset < start + length for start, length in self._inserted)
 
-    def appended(self, line: int, column: int) -> bool:
-        """Whether a place in the program is in what was put behind the end of the text."""
-        start, length = self._inserted[-1] if self._inserted else (0, 0)
-        return 0 < start <= offset_at(self.program, line, column) and start + length == len(
-            self.program
-        )
+    def appended(self, line: int) -> bool:
+        """Whether a line of the program is one that was put behind the end of the text."""
+        return line > self.text.count("\n") + 1
 
     def origin(self, offset: int) -> tuple[int, int]:
         """Line and column, from 1, in the source of an offset in the text."""
