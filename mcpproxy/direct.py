@@ -28,7 +28,7 @@ from mcpproxy.face import Face, answered_before, stream
 from mcpproxy.library import Library
 from mcpproxy.listings import KEYS
 from mcpproxy.locating import acquainted
-from mcpproxy.names import ToolId, find_tool
+from mcpproxy.names import ToolId, find_tool, plain
 from mcpproxy.policy import LOCAL, Caller
 from mcpproxy.subscribers import Subscribers
 from mcpproxy.toolbox import Context, Json, Report, Tools, asked_by, forwarded
@@ -270,9 +270,8 @@ async def tell_updated(connection: Connection, uri: str) -> None:
 
 
 def direct_name(tool: ToolId, catalog: Catalog) -> str:
-    """`server__tool`, or another spelling where that already names a tool of another server."""
-    for separator in ("__", ".", "/"):
-        name = f"{tool.server}{separator}{tool.tool}"
+    """`server__tool` in plain characters, or another spelling where that already names another tool."""
+    for name in (plain(tool), *(f"{tool.server}{each}{tool.tool}" for each in ("__", ".", "/"))):
         if find_tool(name, catalog) == tool:
             return name
     return str(tool)

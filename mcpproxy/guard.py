@@ -151,7 +151,8 @@ class Guard:
         near = host[1].lower() in OURS and not FORWARDED & headers.keys()
         if self._anonymous_mcp and near and is_mcp(path):
             return ANONYMOUS
-        return Refusal(401, "UNAUTHORIZED", NO_KEY)
+        elsewhere = "" if is_mcp(path) or path.startswith("/api/") else "; MCP is at /mcp"
+        return Refusal(401, "UNAUTHORIZED", NO_KEY + elsewhere)
 
     def _holder(self, key: bytes, peer: str) -> Caller | Refusal:
         """Whose key this is."""

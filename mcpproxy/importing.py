@@ -207,7 +207,10 @@ class _Entry:
                 said = f"{where} has no default here: set {kind} in the daemon's environment"
                 self._wanted.append(said)
             return f"${{env:{kind}}}"
-        raise Unusable(f"{where} has ${{{inside}}}, which means nothing outside of that client")
+        raise Unusable(
+            f"{where} has ${{{inside}}}, which means nothing outside of that client; "
+            "put what it stands for in its place, and import again"
+        )
 
 
 def valid(name: str) -> str:

@@ -7,6 +7,7 @@ looked up among what exists and never parsed, because both halves may contain ev
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from heapq import nlargest
@@ -24,6 +25,9 @@ LONGEST = 256
 
 MANY = 100
 """Names that are compared letter by letter."""
+
+ODD = re.compile(r"[^A-Za-z0-9_.-]")
+"""What MCP (2025-11-25, tool names) and the models' own interfaces don't want in a tool's name."""
 
 DULL = dict.fromkeys(map(ord, "_-. "))
 """Characters that don't count when names are compared."""
@@ -65,7 +69,24 @@ def find_tool(text: str, catalog: HasServers) -> ToolId | None:
             tool = rest.removeprefix(separator)
             if tool != rest and tool in tools:
                 return ToolId(server, tool)
-    return None
+    return _plainly(text, catalog)
+
+
+def plain(tool: ToolId) -> str:
+    """`server__tool` in characters that every client takes: `my server`'s `do it` is `my_server__do_it`."""
+    return ODD.sub("_", f"{tool.server}__{tool.tool}")
+
+
+def _plainly(text: str, catalog: HasServers) -> ToolId | None:
+    """The one tool that is called so in plain characters, where it has others of its own."""
+    found = [
+        each
+        for server, known in catalog.servers.items()
+        if text.startswith(ODD.sub("_", f"{server}__"))
+        for tool in known.tools
+        if (ODD.search(server) or ODD.search(tool)) and plain(each := ToolId(server, tool)) == text
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def meant_tool(text: str, catalog: HasServers) -> ToolId | None:

@@ -28,6 +28,7 @@ from mcpproxy.approvals import (
 )
 from mcpproxy.catalog import RUNS, Catalog, Held, Server, Tool
 from mcpproxy.direct import direct
+from mcpproxy.names import find_tool
 from mcpproxy.policy import EVERYTHING, Scope
 from mcpproxy.settings import ServerSettings
 
@@ -155,6 +156,17 @@ def test_nobody_but_an_operator_sees_what_a_tool_runs():
     assert tool("a", _meta={RUNS: runs, "n": 1}).public == tool("a", _meta={"n": 1}).definition
     catalog = Catalog({"s": Server("s", "ready", None, {"a": tool("a", _meta={RUNS: runs})}, None)}, 1)  # fmt: skip
     assert direct(catalog.tool("s", "a"), catalog, cuts=False) == {**tool("a").definition, "name": "s__a"}  # fmt: skip
+
+
+def test_a_tool_is_listed_in_characters_that_clients_take():
+    shape = {"inputSchema": {"type": "object"}}
+    tools = {
+        name: Tool("my server", {"name": name, **shape}) for name in ("do it", "do!it", "go on")
+    }
+    catalog = Catalog({"my server": Server("my server", "ready", None, tools, None)}, 1)
+    listed = [direct(each, catalog, cuts=False)["name"] for each in catalog.tools()]
+    assert listed == ["my server__do it", "my server__do!it", "my_server__go_on"]
+    assert [find_tool(name, catalog).tool for name in listed] == list(tools)
 
 
 @given(st.dictionaries(st.text(), st.text() | st.floats() | st.none() | st.lists(st.text())))

@@ -82,6 +82,12 @@ async def test_a_key_makes_an_administrator_and_mcp_is_open_on_loopback(path, he
     assert await caller(door(), path, headers) == expected
 
 
+@pytest.mark.parametrize(("path", "told"), [("/", True), ("/sse", True), ("/api/v1/x", False)])
+async def test_who_asks_at_a_wrong_address_is_told_that_of_mcp(path, told):
+    answer = await ask(door(), "GET", path)
+    assert answer.body["error"]["message"].endswith("; MCP is at /mcp") is told
+
+
 @pytest.mark.parametrize(
     "settings", [{"require_mcp_auth": True}, {"listen": "0.0.0.0:80"}, {"listen": "10.1.2.3:80"}]
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpproxy.names import ToolId, close, find_tool, spelled, spellings
+from mcpproxy.names import ToolId, close, find_tool, plain, spelled, spellings
 
 
 @dataclass
@@ -33,6 +33,24 @@ def test_a_tool_is_found_under_every_usual_separator(text):
 )
 def test_what_is_not_exactly_a_tool_is_not_found(text):
     assert find_tool(text, catalog(demo=["echo"])) is None
+
+
+@pytest.mark.parametrize(
+    ("tool", "name"),
+    [
+        (ToolId("Google Drive", "find"), "Google_Drive__find"),
+        (ToolId("größe", "get it!"), "gr__e__get_it_"),
+        (ToolId("a.b-c", "d_e"), "a.b-c__d_e"),
+    ],
+)
+def test_a_tool_has_a_name_that_every_client_takes(tool, name):
+    known = catalog(**{tool.server: [tool.tool], "other": ["find"]})
+    assert plain(tool) == name and find_tool(name, known) == tool
+
+
+def test_a_plain_name_of_two_tools_is_that_of_none_and_an_exact_one_comes_first():
+    assert find_tool("a_b__c", catalog(**{"a b": ["c"], "a!b": ["c"]})) is None
+    assert find_tool("a_b__c", catalog(**{"a b": ["c"], "a_b": ["c"]})) == ToolId("a_b", "c")
 
 
 def test_the_longest_server_name_wins():

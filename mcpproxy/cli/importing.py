@@ -89,9 +89,8 @@ def usual(client: str | None) -> list[Path]:
     from mcpproxy.importing import CLIENTS, places
 
     chosen = [client] if client else CLIENTS
-    return [
-        path for each in chosen for path in places(each, Path.home(), Path.cwd()) if path.is_file()
-    ]
+    found = [path for each in chosen for path in places(each, Path.home(), Path.cwd())]
+    return list(dict.fromkeys(path for path in found if path.is_file()))
 
 
 def read_client(file: Path, config: str | None, taken: dict[str, Any]) -> Found:

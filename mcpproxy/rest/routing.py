@@ -235,7 +235,8 @@ class Routes:
         if not verbs:
             raise Refused(
                 "NOT_FOUND",
-                f"there is nothing at {scope['path'][:200]}; /api/v1/openapi.json describes what there is",
+                f"there is nothing at {scope['path'][:200]}; MCP is at /mcp, and "
+                "/api/v1/openapi.json describes what else there is",
             )
         if method not in verbs:
             allowed = ", ".join(verbs)
