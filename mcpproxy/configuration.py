@@ -76,8 +76,8 @@ class Configuration:
 
     def _read(self) -> Loaded:
         try:
-            document = settings.parse(self._path, settings.read(self._path))
-            return settings.check(self._path, document, self.loaded.environ, self.loaded.overrides)
+            text = settings.read(self._path)
+            return settings.of_text(self._path, text, self.loaded.environ, self.loaded.overrides)
         except SettingsError as error:
             self.error = str(error)
             raise

@@ -104,7 +104,7 @@ def change(
     """
 
     def read(text: str) -> settings.Loaded:
-        return settings.check(path, settings.parse(path, text), environ, overrides)
+        return settings.of_text(path, text, environ, overrides)
 
     for _ in range(TRIES):
         with settings.changing(path):

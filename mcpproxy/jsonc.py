@@ -9,19 +9,31 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from typing import Any
 
 STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 STRING_OR_COMMA = re.compile(r'"(?:\\.|[^"\\])*"?|,(?=\s*[}\]])', re.DOTALL)
 
 
-def loads(text: str) -> Any:
-    """The value of a document. Raises `ValueError` whose message gives line and column."""
+def loads(text: str, doubled: list[str] | None = None) -> Any:
+    """The value of a document. Raises `ValueError` whose message gives line and column.
+
+    Names that an object has more than once are added to `doubled`; the last of them counts.
+    """
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if doubled is not None and len(found) < len(pairs):
+            doubled.extend(name for name, n in Counter(name for name, _ in pairs).items() if n > 1)
+        return found
+
     plain = STRING_OR_COMMA.sub(
         lambda found: " " if found[0] == "," else found[0], uncommented(text.removeprefix("\ufeff"))
     )
     try:
-        return json.loads(plain, parse_constant=_refuse)
+        hook = None if doubled is None else members
+        return json.loads(plain, parse_constant=_refuse, object_pairs_hook=hook)
     except json.JSONDecodeError as error:
         raise ValueError(f"line {error.lineno}, column {error.colno}: {error.msg}") from error
     except RecursionError as error:

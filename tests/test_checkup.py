@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
+from running import home
 
 from mcpproxy.cli import checkup
-from mcpproxy.cli.doctor import about
+from mcpproxy.cli.checkup import Finding
+from mcpproxy.cli.doctor import about, report
 from mcpproxy.journal.store import Store
 from mcpproxy.paths import places
 from mcpproxy.serve import tcp_listener
@@ -103,3 +106,14 @@ def test_what_a_daemon_says_of_itself_is_passed_on_with_what_mends_it(ours):
     assert "disk I/O error" in off.what
     assert "c.json is not valid" in old.what and str(ours.config) in old.remedy
     assert "listen" in restart.what and "mcpproxy serve" in restart.remedy
+
+
+def test_the_report_is_lines_for_people_and_json_for_programs(capsys):
+    report([Finding("it is"), Finding("it isn't", "mend it")], "table")
+    assert capsys.readouterr().out == "ok  it is\n!!  it isn't\n      mend it\n"
+    with home() as place:
+        place.write("{")
+        done = place.invoke("doctor", "--json")
+    (found,) = json.loads(done.stdout)
+    assert (done.exit_code, found["ok"], found["remedy"]) == (1, False, "mend that, then: mcpproxy doctor")  # fmt: skip
+    assert f"{place.config} is not valid JSON: line 1" in found["what"]

@@ -59,6 +59,14 @@ def pairs(kinds: set[str], answer: str) -> list[object]:
     return found
 
 
+def test_each_program_has_its_output_and_each_request_its_answer():
+    """Else nothing would run it."""
+    found = [(kind, text) for page in PAGES for kind, text, *_ in blocks(page)]
+    requests = [text for kind, text in found if kind == "http" and not text.startswith("HTTP/")]
+    assert len(pairs({"http"}, "http")) == len(requests)
+    assert len(pairs(set(EXAMPLES), "json")) == sum(kind in EXAMPLES for kind, _ in found)
+
+
 @pytest.fixture(scope="module")
 def serving():
     servers = stubs("github", "my-server", "stub")

@@ -270,6 +270,17 @@ def test_a_variable_that_looks_like_a_setting_and_is_none_is_named(loaded):
     ]
 
 
+def test_a_name_that_an_object_has_twice_is_told(loaded):
+    """To whom pastes a second list of servers below the first."""
+    twice = '{"api_key": "k", "mcpServers": {"a": {"command": "x"}}, "mcpServers": {"b": {"command": "y", "command": "z"}}}'
+    found = loaded(twice)
+    assert [each.name for each in found.settings.servers] == ["b"]
+    assert [said.split(" is there twice")[0] for said in found.warnings] == [
+        "'command'",
+        "'mcpServers'",
+    ]
+
+
 def test_unknown_keys_are_kept_and_named(loaded):
     found = loaded(
         {

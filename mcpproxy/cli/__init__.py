@@ -16,7 +16,7 @@ from mcpproxy.cli.auth import auth
 from mcpproxy.cli.code import code
 from mcpproxy.cli.config import configuration
 from mcpproxy.cli.importing import import_servers
-from mcpproxy.cli.options import config_option, log_level_option
+from mcpproxy.cli.options import always_json, config_option, log_level_option, output_option
 from mcpproxy.cli.secrets import secrets
 from mcpproxy.cli.serverlog import logs
 from mcpproxy.cli.telling import (
@@ -104,6 +104,7 @@ def stdio(config: str | None, log_level: str | None) -> None:
 
 
 @main.command()
+@always_json
 @config_option
 def status(config: str | None) -> None:
     """Show what the running daemon says of itself, as JSON."""
@@ -121,9 +122,12 @@ def status(config: str | None) -> None:
 
 
 @main.command()
+@output_option
 @config_option
-def doctor(config: str | None) -> None:
+def doctor(output: str, config: str | None) -> None:
     """Say what is wrong and what mends it. Exit status 1 when something is."""
     from mcpproxy.cli.doctor import examine, report
 
-    sys.exit(1 if report(examine(config)) else 0)
+    findings = examine(config)
+    report(findings, output)
+    sys.exit(FAILED if any(each.remedy for each in findings) else 0)

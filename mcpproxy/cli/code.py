@@ -11,7 +11,7 @@ import click
 
 from mcpproxy import jsonc
 from mcpproxy.cli.codecache import cache
-from mcpproxy.cli.options import config_option, json_option, log_level_option
+from mcpproxy.cli.options import always_json, config_option, json_option, log_level_option
 from mcpproxy.cli.telling import FAILED, INTERRUPTED, Commands, refuse, show_json
 
 SPARE_SECONDS = 10.0
@@ -61,6 +61,7 @@ code.add_command(cache)
     metavar="TEXT",
     help="What the program does; with it, a program that succeeds is kept (see: mcpproxy code cache).",
 )
+@always_json
 @log_level_option
 @config_option
 def execute(

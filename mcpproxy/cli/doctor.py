@@ -20,6 +20,7 @@ from mcpproxy import paths, settings
 from mcpproxy.approvals import command
 from mcpproxy.cli import checkup, local
 from mcpproxy.cli.checkup import Finding
+from mcpproxy.cli.telling import show_json
 from mcpproxy.errors import SettingsError, WorkerError
 from mcpproxy.sandbox.pool import open_pool
 from mcpproxy.sandbox.transformer import open_transformer
@@ -167,12 +168,14 @@ def about(server: dict[str, Any]) -> Finding:
     return Finding(f"server {name} is {state}: {why}", told[0] if told else mend)
 
 
-def report(findings: list[Finding]) -> int:
-    """Print them; the number of those that want mending."""
-    wrong = 0
+def report(findings: list[Finding], output: str) -> None:
+    """Print them, as lines or as JSON."""
+    if output == "json":
+        show_json(
+            [{"ok": not each.remedy, "what": each.what, "remedy": each.remedy} for each in findings]
+        )
+        return
     for finding in findings:
-        wrong += bool(finding.remedy)
         click.echo(f"{'!!' if finding.remedy else 'ok'}  {finding.what}")
         if finding.remedy:
             click.echo(f"      {finding.remedy}")
-    return wrong

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mcpproxy.settings.checking import checked_server
 from mcpproxy.settings.inforce import in_force
-from mcpproxy.settings.loading import Loaded, changing, check, load, parse, read, write
+from mcpproxy.settings.loading import Loaded, changing, check, load, of_text, read, write
 from mcpproxy.settings.sections import (
     Ceilings,
     ClientCredentials,
@@ -32,7 +32,7 @@ __all__ = [
     "checked_server",
     "in_force",
     "load",
-    "parse",
+    "of_text",
     "read",
     "split_listen",
     "write",

@@ -59,10 +59,26 @@ def load(
     """
     if create and not path.exists():
         _create(path)
-    document = parse(path, read(path))
-    if not _has_key(document) and not environ.get(VARIABLES["api_key"]):
-        document = _with_key(path)
-    return check(path, document, environ, overrides)
+    text = read(path)
+    if not _has_key(parse(path, text)) and not environ.get(VARIABLES["api_key"]):
+        text = _with_key(path)
+    return of_text(path, text, environ, overrides)
+
+
+def of_text(
+    path: Path,
+    text: str,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """The settings of what is, or will be, in a file. Raises `SettingsError`."""
+    doubled: list[str] = []
+    loaded = check(path, parse(path, text, doubled), environ, overrides)
+    loaded.warnings.extend(
+        f"'{name}' is there twice in one object, and only the last of them counts; take the others out"
+        for name in dict.fromkeys(doubled)
+    )
+    return loaded
 
 
 def check(
@@ -71,7 +87,7 @@ def check(
     environ: Mapping[str, str],
     overrides: Mapping[str, Any] | None = None,
 ) -> Loaded:
-    """The settings of a document that is, or will be, in a file. Raises `SettingsError`."""
+    """The settings of a document. Raises `SettingsError`."""
     document = dict(document)
     warnings: list[str] = []
     errors: dict[str, str] = {}
@@ -163,10 +179,10 @@ def read(path: Path) -> str:
         ) from error
 
 
-def parse(path: Path, text: str) -> dict[str, Any]:
-    """The document in a file's text. Raises `SettingsError`."""
+def parse(path: Path, text: str, doubled: list[str] | None = None) -> dict[str, Any]:
+    """The document in a file's text; `doubled` is that of `jsonc.loads`. Raises `SettingsError`."""
     try:
-        document = jsonc.loads(text)
+        document = jsonc.loads(text, doubled)
     except ValueError as error:
         raise SettingsError(f"{path} is not valid JSON: {error}") from error
     if not isinstance(document, dict):
@@ -211,10 +227,10 @@ def _has_key(document: Mapping[str, Any]) -> bool:
     return bool(document.get("api_key", "") != "")
 
 
-def _with_key(path: Path) -> dict[str, Any]:
-    """The document, once a key is in the file: ours, or that of whoever was quicker."""
+def _with_key(path: Path) -> str:
+    """The text, once a key is in the file: ours, or that of whoever was quicker."""
     with changing(path):
         text = read(path)
         if not _has_key(parse(path, text)):
             write(path, edit.put(text, ("api_key",), secrets.token_hex(32)))
-        return parse(path, read(path))
+        return read(path)
