@@ -277,10 +277,14 @@ async def _answers(asker: Asker, what: str, result: Json) -> Json:
     answers: Json = {}
     asked = result.get("inputRequests")
     for key, question in asked.items() if isinstance(asked, Mapping) else ():
+        match question:
+            case {"method": str(method)} if isinstance(question.get("params"), Mapping | None):
+                params = dict(question.get("params") or {})
+            case _:
+                message = f"{what} asks for more input in a way that is not MCP's"
+                raise CallError("UPSTREAM_ERROR", message)
         try:
-            answers[key] = await asker.ask(
-                str(question.get("method")), dict(question.get("params") or {})
-            )
+            answers[key] = await asker.ask(method, params)
         except MCPError as error:
             message = f"{what} asks for more input, which did not come: {error.message}"
             raise CallError("UPSTREAM_ERROR", message) from error

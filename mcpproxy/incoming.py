@@ -233,7 +233,8 @@ def parsed(body: bytes, headers: Headers, *, legacy: bool) -> Any:
     one: Json = message if isinstance(message, dict) else {}
     if legacy and SESSION not in headers and one.get("method") != "initialize":
         raise Turned(400, Malformed(INVALID_REQUEST, NO_SESSION, one.get("id")))
-    if version not in KNOWN and META_VERSION not in ((one.get("params") or {}).get("_meta") or {}):
+    meta = (one.get("params") or {}).get("_meta")
+    if version not in KNOWN and not (isinstance(meta, dict) and META_VERSION in meta):
         unsupported = jsonrpc.UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version"
         data = {"supported": KNOWN, "requested": version[:100]}
         raise Turned(400, Malformed(*unsupported, one.get("id")), data)

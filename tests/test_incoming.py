@@ -223,3 +223,10 @@ async def test_what_is_nested_too_deeply_to_be_sent_costs_itself_alone(desk):
     wanted = message("tools/call", {"name": "demo__deep", "arguments": {}})
     (answer,) = events(await desk.ask("POST", wanted, "/mcp/all", **session))
     assert answer["result"]["isError"] and "200 levels" in answer["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("meta", [5, "x", ["io.modelcontextprotocol/protocolVersion"], None])
+async def test_a_revision_that_nobody_knows_is_refused_whatever_is_beside_it(desk, meta):
+    asked = message("tools/list", {"_meta": meta})
+    answer = await desk.ask("POST", asked, **{"MCP-Protocol-Version": "2099-01-01"})
+    assert (answer.status, answer.body["error"]["code"]) == (400, -32022)

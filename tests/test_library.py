@@ -18,6 +18,8 @@ from test_proxy import ERAS, said
 from upstreams import open_stubs, stub
 
 from mcpproxy import asking
+from mcpproxy.asking import Asker, Desk
+from mcpproxy.errors import CallError
 from mcpproxy.library import unwrap, wrap
 from mcpproxy.listings import HOLD_SECONDS, PROMPTS, fetch
 from mcpproxy.upstream.listing import holds
@@ -268,6 +270,15 @@ async def test_a_question_is_answered_only_by_who_was_asked(shelves):
             "red__ask", {}, input_responses={}, request_state=state
         )
         assert "the client gave no answer" in said(own)
+
+
+@pytest.mark.parametrize("question", ["which?", {"method": 1}, {"method": "x", "params": []}, None])
+async def test_a_question_that_is_none_is_its_server_s_fault(question):
+    async def send(client, report):
+        return {"resultType": "input_required", "inputRequests": {"q": question}}
+
+    with pytest.raises(CallError, match="red:ask asks for more input in a way that is not MCP's"):
+        await Desk().converse(Asker.nobody("somebody"), "red:ask", send, legacy=False)
 
 
 @pytest.mark.parametrize("server", ["a", "my server", "a/b", "Ä"])

@@ -248,6 +248,13 @@ def test_no_member_of_an_object_is_another_parameter(tmp_path, member):
         request(operation, {"filter": {member: "1"}}, keys, {})
 
 
+def test_a_path_is_not_made_without_a_part_of_it(tmp_path):
+    get = {"operationId": "get", "parameters": [parameter("path", "id")]}
+    operation = read(tmp_path, document({"/x/{id}": {"get": get}})).operations["get"]
+    with pytest.raises(Unwritable, match="id: it is missing"):
+        request(operation, {}, (), {})
+
+
 @pytest.mark.threat("O1")
 async def test_arguments_that_do_not_fit_the_document_are_not_sent(tmp_path, site):
     get = {"operationId": "get", "parameters": [parameter("query", "n", {"type": "integer"})]}

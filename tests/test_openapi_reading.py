@@ -212,6 +212,23 @@ def test_swagger_2_is_read_as_openapi(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("12:30", "12:30"), ("017", "017"), ("1_000", "1_000"), ("+49", "+49"), ("0x1f", "0x1f"), ("yes", "yes"),
+        ("1e6", 1e6), ("-1.5E-3", -0.0015), ("0", 0), ("-12", -12), ("true", True), ("~", None), ("", None),
+    ],
+)  # fmt: skip
+def test_a_scalar_of_yaml_is_what_json_would_make_of_it(written, value):
+    found = parse(f"a: {written}\n".encode())["a"]
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_a_key_that_json_can_not_have_is_named():
+    with pytest.raises(Bad, match=r"the key .* is nothing that JSON has"):
+        parse(b"? !!timestamp 2020-01-01\n: 1\n")
+
+
+@pytest.mark.parametrize(
     ("operation", "reason"),
     [
         (3, "it must be an object"),

@@ -68,6 +68,8 @@ def read(root):
         ("id: bad\nkind: cli\nentry: cat\nschema: {input: {$ref: 'https://api.test/s.json'}}\n", "must lead to a file beside this one"),
         ("id: bad\nkind: cli\nentry: cat\nannotations: {readOnlyHint: maybe}\n", "annotations.readOnlyHint must be"),
         ("id: bad\nkind: cli\nentry: cat\nx: 2026-01-01\n", "bad.tool.yaml:4: '2026-01-01' is read as a date: put it into quotes"),
+        ("id: bad\nkind: cli\nentry: cat\nx: 12:30\n", "bad.tool.yaml:4: '12:30' is read as 750: put it into quotes"),
+        ("id: bad\nkind: cli\nentry: cat\nschema: {input: {$ref: ./huge.json}}\n", "huge.json: it can't be read: Exceeds the limit"),
         ("id: bad\nkind: cli\nentry: cat\nx: .inf\n", "bad.tool.yaml:4: '.inf' is no number of JSON"),
         ("id: !!python/object/apply:os.system [id]\n", "bad.tool.yaml:1: "),
         ("id: good\nkind: cli\nentry: cat\n", "another tool 'good'"),
@@ -75,6 +77,7 @@ def read(root):
 )  # fmt: skip
 def test_a_bad_file_is_left_out_with_its_line_and_the_others_stay(root, text, said):
     put(root, "bad.tool.yaml", text)
+    put(root, "huge.json", f'{{"maximum": {"1" * 5000}}}')
     put(root, "a/good.tool.yaml", GOOD)
     if "good" in text:  # files of a folder come before those of the folders in it
         put(root, "a.tool.yaml", GOOD)

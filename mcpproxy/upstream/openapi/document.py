@@ -1,6 +1,7 @@
 """The files that a document consists of: plain data from JSON or YAML, and what its references lead to.
 
-YAML as OpenAPI wants it: what JSON can say, so dates are texts and only `true` and `false` are booleans.
+YAML as OpenAPI wants it: what JSON can say, so dates and times are texts, only `true` and `false` are
+booleans, and numbers are those of JSON. Source: OpenAPI 3.1, "Format"; YAML 1.2, "JSON Schema".
 A `$ref` may lead to another file beside a document that is a file, and nowhere over the network.
 """
 
@@ -32,11 +33,14 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """PyYAML, with the tags of JSON alone (OpenAPI, "Format": the JSON schema ruleset)."""
 
 
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in pairs if tag.rpartition(":")[2] in ("int", "float", "null")]
-    for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}  # fmt: skip
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"true|false\Z"), list("tf"))
+_Loader.yaml_implicit_resolvers = {}
+for _kind, _pattern, _first in (
+    ("null", r"(?:~|null|Null|NULL|)\Z", ["~", "n", "N", ""]),
+    ("bool", r"(?:true|false)\Z", list("tf")),
+    ("int", r"-?(?:0|[1-9][0-9]*)\Z", list("-0123456789")),
+    ("float", r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?\Z", list("-0123456789")),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), _first)
 
 
 def parse(raw: bytes) -> Any:
@@ -84,10 +88,7 @@ def _plain(found: Any) -> Any:
         if isinstance(part, dict):
             if "<<" in part:
                 raise Bad("merge keys (<<) are not supported")
-            return {
-                key if isinstance(key, str) else json.dumps(key): plain(value, depth + 1)
-                for key, value in part.items()
-            }
+            return {_name(key): plain(value, depth + 1) for key, value in part.items()}
         if isinstance(part, list):
             return [plain(each, depth + 1) for each in part]
         if isinstance(part, float) and not math.isfinite(part):
@@ -97,6 +98,13 @@ def _plain(found: Any) -> Any:
         raise Bad(f"a {type(part).__name__} is nothing that JSON has")
 
     return plain(found, 0)
+
+
+def _name(key: Any) -> str:
+    """The name of a member, as JSON has it. Raises `Bad`."""
+    if key is None or isinstance(key, str | int | float):
+        return key if isinstance(key, str) else json.dumps(key)
+    raise Bad(f"the key {key!r} is nothing that JSON has")
 
 
 class Documents:

@@ -81,6 +81,8 @@ def _path(operation: Operation, given: Given) -> str:
     pieces = []
     for piece in operation.path.split("{"):
         name, closed, rest = piece.partition("}")
+        if closed and name not in written:
+            raise Unwritable(f"{name}: it is missing, and the path can't be without it")
         pieces.append(written[name] + rest if closed else piece)
     return quote("".join(pieces), safe="/?%:@!$&'()*+,;=~")
 

@@ -65,6 +65,8 @@ def _json(text: str) -> Document:
         raise Bad(f"it is not valid JSON: {error.msg}", error.lineno) from error
     except RecursionError as error:
         raise Bad("it is nested too deep") from error
+    except ValueError as error:
+        raise error if isinstance(error, Bad) else Bad(f"it can't be read: {error}") from error
 
 
 def parse(text: str) -> Document:
@@ -139,6 +141,9 @@ class _Reader(yaml.SafeLoader):
             raise Bad(f"{node.value!r} is no value: {error}", line) from error
         if isinstance(value, float) and not math.isfinite(value):
             raise Bad(f"{node.value!r} is no number of JSON", line)
+        # To YAML 1.1 a time of day is a number in base 60.
+        if isinstance(value, (int, float)) and ":" in node.value:
+            raise Bad(f"{node.value!r} is read as {value}: put it into quotes", line)
         if value is None or isinstance(value, (str, int, float)):
             return value
         raise Bad(f"{node.value!r} is read as a {type(value).__name__}: put it into quotes", line)
