@@ -49,7 +49,7 @@ MOST_ROUNDS = 20
 KEPT_SECONDS = 300.0
 """How long a question waits for its client's answer; the call's own time stands still meanwhile."""
 MOST_KEPT = 1000
-TOKEN = "mcpproxy-question:"  # noqa: S105
+TOKEN = "mcpproxy-question:"  # noqa: S105 - a beginning that everybody knows
 """How the `requestState` of our own questions begins."""
 KEY = "question"
 

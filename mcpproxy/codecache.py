@@ -7,7 +7,6 @@ Who may see what is decided in `keptcode.py`; here is the file.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import sqlite3
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from mcpproxy.database import Database
+from mcpproxy.journal.trail import digest
+from mcpproxy.stamps import stamp
 
 MOST = 500
 """Programs that are kept for one owner."""
@@ -72,7 +73,7 @@ class Kept:
     @property
     def cache_id(self) -> str:
         """SHA-256 of the source, whatever its line ends and the blank space around it."""
-        return hashlib.sha256(normal(self.source).encode("utf-8", "surrogatepass")).hexdigest()
+        return digest(self.source)
 
     def shown(self) -> dict[str, Any]:
         """As a listing shows it."""
@@ -92,14 +93,6 @@ class Kept:
     def whole(self) -> dict[str, Any]:
         """As its owner may read it."""
         return {**self.shown(), "source": self.source, "input": dict(self.input)}
-
-
-def normal(source: str) -> str:
-    return source.replace("\r\n", "\n").strip()
-
-
-def stamp(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 class CodeCache:

@@ -171,7 +171,8 @@ class Face:
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
         """For the SDK's check of `Mcp-Param-*` headers, which else lists all tools every time."""
         if own := offer.OWN.get(offer.OTHER_NAMES.get(name, name)):
-            return own["inputSchema"]  # type: ignore[no-any-return]
+            schema: Json = own["inputSchema"]
+            return schema
         catalog = self.tools.daemon.catalog_for(asking.get())
         found = find_tool(self.named(name, catalog), catalog)
         tool = found and catalog.tool(found.server, found.tool)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import textwrap
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -14,6 +13,7 @@ from mcpproxy.approvals import ServerRecord, fingerprint
 from mcpproxy.catalog import Catalog, Server, Tool
 from mcpproxy.decisions import Decided
 from mcpproxy.listed import Listed, terms
+from mcpproxy.stamps import stamp
 
 Json = dict[str, Any]
 WIDTH = 100
@@ -118,7 +118,3 @@ def elsewhere(server: Server, catalog: Catalog) -> dict[str, str]:
         for name in other.tools
         if other.name != server.name and name not in server.tools
     }
-
-
-def stamp(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

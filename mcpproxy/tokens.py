@@ -26,6 +26,7 @@ from mcpproxy.errors import Refused, SettingsError
 from mcpproxy.paths import private_directory, reason, signature
 from mcpproxy.policy import PERMISSIONS, RESERVED, Caller, Ceilings, Permission
 from mcpproxy.settings import write
+from mcpproxy.stamps import stamp
 
 logger = logging.getLogger(__name__)
 
@@ -90,10 +91,6 @@ class Token:
             "expired": self.expires <= now,
             **{name: getattr(self, name) for name in CEILINGS},
         }
-
-
-def stamp(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 class Tokens:

@@ -28,12 +28,11 @@ _tracer = trace.get_tracer("mcpproxy", __version__)
 @contextmanager
 def continued(carrier: object) -> Iterator[None]:
     """Have what the block does belong to the trace that `carrier` names, if it names one."""
-    parent = carrier.get(PARENT) if isinstance(carrier, Mapping) else None
-    if not isinstance(parent, str):
+    if not isinstance(carrier, Mapping) or not isinstance(parent := carrier.get(PARENT), str):
         yield
         return
     named = {PARENT: parent}
-    if isinstance(state := carrier.get(STATE), str):  # type: ignore[attr-defined]
+    if isinstance(state := carrier.get(STATE), str):
         named[STATE] = state
     token = context.attach(propagate.extract(named))
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from typing import Any, Literal
 import anyio.to_thread
 
 from mcpproxy import approvals, entries, gates, inspection
+from mcpproxy.approvals import ServerRecord
 from mcpproxy.baseline import Baseline
 from mcpproxy.catalog import Server, Tool
 from mcpproxy.daemon import Daemon
@@ -25,6 +26,7 @@ from mcpproxy.journal.records import text
 from mcpproxy.listed import Kind, Listed
 from mcpproxy.listings import all_of
 from mcpproxy.settings import ServerSettings
+from mcpproxy.stamps import stamp
 
 logger = logging.getLogger(__name__)
 
@@ -49,37 +51,17 @@ class Trust:
             raise Refused("INVALID_REQUEST", f"server {name!r} can't be inspected: {seen.error}")
         self._baseline.show(entry, seen)
         await self._flush()
-        decided = await anyio.to_thread.run_sync(self._baseline.details, name)
-        record = self._baseline.record(name)
-        known = self._baseline.listed.records
-        others = inspection.elsewhere(seen, self._daemon.fleet.catalog)
-
-        def tools() -> list[Json]:
-            return [
-                inspection.tool_report(tool, record, decided.get(tool.name), others)
-                for tool in seen.tools.values()
-            ]
-
-        def besides() -> list[Json]:
-            kept = self._baseline.listed_details(name)
-            return [
-                inspection.listed_report(
-                    one, known.get((name, one.kind)), kept.get((one.kind, one.name)), others
-                )
-                for each in seen.others.values()
-                for one in each.values()
-            ]
-
         at, by = self._baseline.stamp(name) or (None, None)
+        record, listed = self._baseline.record(name), self._baseline.listed.records
+        others = inspection.elsewhere(seen, self._daemon.fleet.catalog)
+        report = partial(self._report, seen, record, listed, others)
         return {
             "name": name,
             "standing": self._baseline.standing(entry),
-            "decided_at": None if at is None else inspection.stamp(at),
+            "decided_at": None if at is None else stamp(at),
             "decided_by": by,
             "instructions": inspection.instructions_report(seen, record),
-            "tools": await anyio.to_thread.run_sync(tools),
-            "prompts_and_resources": await anyio.to_thread.run_sync(besides),
-            "not_listed": [tool for tool in decided if tool not in seen.tools],
+            **await anyio.to_thread.run_sync(report),
             "approve": approvals.command("approve", name),
         }
 
@@ -134,6 +116,31 @@ class Trust:
         return await self._done("blocked", name, chosen, by)
 
     # below them
+
+    def _report(
+        self,
+        seen: Server,
+        record: ServerRecord | None,
+        listed: Mapping[tuple[str, Kind], Mapping[str, str]],
+        others: Mapping[str, str],
+    ) -> Json:
+        """What a server lists against what is on record of it. For a thread: it reads the file."""
+        name = seen.name
+        decided, kept = self._baseline.details(name), self._baseline.listed_details(name)
+        return {
+            "tools": [
+                inspection.tool_report(tool, record, decided.get(tool.name), others)
+                for tool in seen.tools.values()
+            ],
+            "prompts_and_resources": [
+                inspection.listed_report(
+                    one, listed.get((name, one.kind)), kept.get((one.kind, one.name)), others
+                )
+                for each in seen.others.values()
+                for one in each.values()
+            ],
+            "not_listed": [tool for tool in decided if tool not in seen.tools],
+        }
 
     def _entry(self, name: str) -> ServerSettings:
         known = self._daemon.settings.servers

@@ -105,6 +105,7 @@ LAYERS = [
         "meter",
         "tracing",
         "spawning",
+        "stamps",
         "readiness",
     },
 ]

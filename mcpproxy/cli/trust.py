@@ -131,42 +131,56 @@ def report(found: Json) -> Iterator[str]:
     """An inspection for people. What is hidden in a server's words is shown by its number."""
     from mcpproxy.suspicion import visible
 
-    when = ""
-    if found["decided_at"] and found["standing"] == "waiting":
-        when = f" since {found['decided_at']}"
-    elif found["decided_at"]:
-        when = f", decided {found['decided_at']} by {found['decided_by']}"
-    yield f"{found['name']}: {found['standing']}{when}"
+    yield f"{found['name']}: {found['standing']}{since(found)}"
     if (says := found["instructions"]) is not None:
         yield f"\n  {MARKS[says['state']]:<8} its instructions"
         if says["state"] != "approved":
             yield from changed("instructions", says["before"], says["text"])
         yield from odd(says["findings"])
-    besides = found["prompts_and_resources"]
-    # A server may have thousands of resources: those that nobody has to look at are counted.
-    telling = [
-        one
-        for one in besides
-        if one["state"] != "approved" or one["findings"] or one["kind"] != "resource"
-    ]
-    for tool in sorted(
-        [*found["tools"], *telling], key=lambda one: list(MARKS).index(one["state"])
-    ):
-        kind = f"{tool['kind']} " if "kind" in tool else ""
-        yield f"\n  {MARKS[tool['state']]:<8} {kind}{visible(tool['name'])}"
-        definition = tool["definition"]
-        if tool["state"] == "new":
-            yield from indented(visible(str(definition.get("description") or "no description")))
-        for each in tool.get("differences", ()):
-            yield from changed(each["field"], each.get("before"), each.get("after"))
-        yield from odd(tool["findings"])
+    besides = [one for one in found["prompts_and_resources"] if telling(one)]
+    states = list(MARKS)
+    for one in sorted([*found["tools"], *besides], key=lambda one: states.index(one["state"])):
+        yield from account(one)
     if found["not_listed"]:
         yield f"\n  not listed now: {', '.join(visible(one) for one in found['not_listed'])}"
-    every = [*found["tools"], *besides]
-    waits = [one for one in every if one["state"] in ("new", "changed")]
+    yield from sum_up(found)
+
+
+def since(found: Json) -> str:
+    """When, and by whom, it was decided; or since when it waits."""
+    at = found["decided_at"]
+    if at and found["standing"] == "waiting":
+        return f" since {at}"
+    return f", decided {at} by {found['decided_by']}" if at else ""
+
+
+def telling(one: Json) -> bool:
+    """Whether it is shown: a server may have thousands of resources, and those that are fine are counted."""
+    return one["state"] != "approved" or bool(one["findings"]) or one["kind"] != "resource"
+
+
+def account(one: Json) -> Iterator[str]:
+    """One tool, prompt or resource: what is new in it, and what looks odd."""
+    from mcpproxy.suspicion import visible
+
+    kind = f"{one['kind']} " if "kind" in one else ""
+    yield f"\n  {MARKS[one['state']]:<8} {kind}{visible(one['name'])}"
+    if one["state"] == "new":
+        said = one["definition"].get("description")
+        yield from indented(visible(str(said or "no description")))
+    for each in one.get("differences", ()):
+        yield from changed(each["field"], each.get("before"), each.get("after"))
+    yield from odd(one["findings"])
+
+
+def sum_up(found: Json) -> Iterator[str]:
+    """How much there is, and the command that approves it."""
+    tools, besides = found["tools"], found["prompts_and_resources"]
+    every = [*tools, *besides]
+    waits = sum(one["state"] in ("new", "changed") for one in every)
     strange = sum(len(one["findings"]) for one in every)
     more = f", {len(besides)} prompts and resources" if besides else ""
-    yield f"\n{len(found['tools'])} tools{more}, {len(waits)} not approved, {strange} things to look at"
+    yield f"\n{len(tools)} tools{more}, {waits} not approved, {strange} things to look at"
     if waits or found["standing"] != "approved":
         yield f"to approve all of it: {found['approve']}   (some of it: --tool NAME)"
 

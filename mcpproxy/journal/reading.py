@@ -273,7 +273,8 @@ def summary(database: sqlite3.Connection, since: int, until: int, by: str) -> Js
             f"FROM records WHERE seq >= ? AND seq < ? {where} GROUP BY {what} ORDER BY count(*) DESC LIMIT ?)",
             (first, last, limit),
         ).fetchone()[0]
-        return json.loads(text)  # type: ignore[no-any-return]
+        found: list[Json] = json.loads(text)
+        return found
 
     about = f"AND type = '{type}'" if type else f"AND {group} IS NOT NULL"
     return {

@@ -23,7 +23,7 @@ LONGEST_SOURCE = 65_536
 
 
 def digest(source: str) -> str:
-    """SHA-256 of a program: equal programs are found by it, whatever their line ends."""
+    """SHA-256 of a program: equal ones are found by it, whatever their line ends and the blanks around them."""
     normal = source.replace("\r\n", "\n").strip()
     return hashlib.sha256(normal.encode("utf-8", "surrogatepass")).hexdigest()
 

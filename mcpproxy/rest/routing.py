@@ -95,11 +95,12 @@ class Request:
 
     @cached_property
     def caller(self) -> Caller:
-        return self.scope["state"]["caller"]  # type: ignore[no-any-return]
+        found: Caller = self.scope["state"]["caller"]
+        return found
 
     @cached_property
     def request_id(self) -> str:
-        return self.scope["state"]["request_id"]  # type: ignore[no-any-return]
+        return str(self.scope["state"]["request_id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,7 @@ class Area:
         self._daemon = daemon
 
     def routes(self) -> tuple[Route, ...]:
+        """All that can be asked of it, in the order in which the description has it."""
         raise NotImplementedError
 
 

@@ -204,7 +204,7 @@ class Link:
         now = anyio.current_time()
         if not self._trying and now - self._ready_at > STEADY:
             self._delay = FIRST_DELAY
-        pause = self._delay * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
+        pause = self._delay * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
         self._delay = min(2 * self._delay, LONGEST_DELAY)
         if wait is not None:
             pause = max(pause, min(wait, LONGEST_RETRY_AFTER))

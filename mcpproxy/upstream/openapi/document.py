@@ -29,6 +29,7 @@ LONGEST_CHAIN = 32
 """References that lead to one another."""
 
 
+# the ignored: which of the two it is, is known only when it runs
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """PyYAML, with the tags of JSON alone (OpenAPI, "Format": the JSON schema ruleset)."""
 
