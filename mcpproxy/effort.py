@@ -11,6 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
+import jsonschema_rs
+
+MANY_VALUES = 1000
+"""In a value of which one violation is told, and no more."""
 MOST_STEPS = 1_000_000
 """Of a check, which nothing can interrupt: some hundredths of a second."""
 
@@ -100,6 +104,34 @@ INNER = {
     "patternProperties": "/~",
 }  # fmt: skip
 """Keywords about what is in a value. Items of all kinds are one place, and a pattern may be any name's."""
+
+
+def broken(validator: Any, value: Any) -> list[Any]:
+    """What a value breaks; of a large one the first violation alone.
+
+    The validator makes all of them at once, each with a copy of what it is about: seconds, and gigabytes.
+    """
+    if validator.is_valid(value):
+        return []
+    if not _large(value):
+        return list(validator.iter_errors(value))
+    try:
+        validator.validate(value)
+    except jsonschema_rs.ValidationError as error:
+        return [error]
+    return []
+
+
+def _large(value: Any) -> bool:
+    todo, count = [value], 0
+    while todo:
+        found = todo.pop()
+        if isinstance(found, Mapping | list):
+            count += len(found)
+            if count > MANY_VALUES:
+                return True
+            todo += found.values() if isinstance(found, Mapping) else found
+    return False
 
 
 def too_deep(value: Any, again: int) -> bool:

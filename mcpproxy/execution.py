@@ -12,6 +12,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -28,7 +29,7 @@ from mcpproxy.errors import CallError, WorkerError
 from mcpproxy.journal.trail import Timing, Trail
 from mcpproxy.questions import Answers, Questions
 from mcpproxy.request import Request
-from mcpproxy.sandbox.frames import BadFrame
+from mcpproxy.sandbox.frames import MAX_VALUES, OUT_OF_MEMORY, BadFrame, values
 from mcpproxy.sandbox.job import Wanted, pack
 from mcpproxy.sandbox.memory import give_back
 from mcpproxy.sandbox.pool import Pool
@@ -36,7 +37,6 @@ from mcpproxy.sandbox.source import scalar, unfenced
 from mcpproxy.sandbox.transformer import Transformer
 from mcpproxy.sandbox.vm import Vm
 from mcpproxy.sandbox.work import Work
-from mcpproxy.sandbox.worker import OUT_OF_MEMORY
 from mcpproxy.script import (
     Answer,
     Call,
@@ -48,6 +48,7 @@ from mcpproxy.script import (
     Question,
     Script,
 )
+from mcpproxy.upstream.pipes import LARGE, uncollected
 
 logger = logging.getLogger(__name__)
 console = logging.getLogger("mcpproxy.console")
@@ -57,6 +58,8 @@ Progress = Callable[[int, str], Awaitable[None]]
 
 MUCH_BYTES = 16 * 2**20
 """Having passed on more than this for one script, the daemon gives memory back."""
+RESULT = b'{"t":"done"'
+"""How a script's result begins, which may have as many values as bytes, but comes only once."""
 FRAMES_AT_ONCE, TURN_SECONDS = 32, 0.01
 """After so many frames of one script, or so long, it is the others' turn."""
 CALL = b'{"t":"call",'
@@ -250,9 +253,7 @@ class Execution:
                         self._answering += 1
                         work.start(self._answer_those, work)
                 else:
-                    work.post(
-                        b"%d " % command.number + to_json(self._questions.answer_now(command))
-                    )
+                    self._answered(command, self._questions.answer_now(command), work)
             case Note(level, text):
                 severity = logging.WARNING if level in ("warn", "error") else logging.INFO
                 console.log(severity, "%s console.%s: %s", self._id, level, text)
@@ -289,6 +290,7 @@ class Execution:
         timing, arguments = Timing(), call.arguments
         envelope: Told | None = None
         try:
+            await work.read()
             envelope = Told(await self._envelope(call, timing))
             for command in self._script.finished(call, envelope):
                 self._do(command, work)
@@ -319,8 +321,14 @@ class Execution:
         """Answer what takes time, until nothing is asked. A task for each of thousands would take long to end."""
         while self._asked:
             question = self._asked.popleft()
-            work.post(b"%d " % question.number + to_json(await self._questions.answer(question)))
+            await work.read()
+            self._answered(question, await self._questions.answer(question), work)
+            self._room.set()
         self._answering -= 1
+
+    def _answered(self, question: Question, answer: dict[str, Any], work: Work) -> None:
+        self._script.answered(question)
+        work.post(b"%d " % question.number + to_json(answer))
 
     # how it ended
 
@@ -369,8 +377,11 @@ class Execution:
 
 
 def read_frame(frame: bytes) -> object:
-    """A frame's JSON. Raises `Misbehaved` for bytes that are none."""
+    """A frame's JSON. Raises `Misbehaved` for bytes that are none, or too much to be read in one go."""
+    if not frame.startswith(RESULT) and values(frame) > MAX_VALUES:
+        raise Misbehaved("more values than can be sent at once")
     try:
-        return json.loads(frame)
+        with uncollected() if len(frame) > LARGE else nullcontext():
+            return json.loads(frame)
     except (ValueError, RecursionError) as error:
         raise Misbehaved(str(error)) from error

@@ -20,7 +20,7 @@ import jsonschema_rs
 
 from mcpproxy import approvals, names
 from mcpproxy.catalog import Catalog, Server, Tool
-from mcpproxy.effort import MOST_STEPS, Effort, too_deep
+from mcpproxy.effort import MOST_STEPS, Effort, broken, too_deep
 from mcpproxy.errors import CallError
 from mcpproxy.policy import EVERYTHING, PERMISSIONS, Caller, may_use
 
@@ -195,10 +195,10 @@ def _stay_here(uri: str) -> Any:
 def violations(validator: Any, value: Any) -> Iterator[Any]:
     """What a value breaks. A lone surrogate, which the validator can't read, counts as a question mark."""
     try:
-        yield from validator.iter_errors(value)
+        yield from broken(validator, value)
     except UnicodeEncodeError:
         text = json.dumps(value, ensure_ascii=False).encode(errors="replace")
-        yield from validator.iter_errors(json.loads(text))
+        yield from broken(validator, json.loads(text))
 
 
 def fault(error: Any, root: str = "args") -> str:

@@ -26,8 +26,10 @@ LONGEST_NAME = 256
 MAX_BATCH = 100
 MAX_PARALLEL = 32
 CROWD, CROWD_BYTES = 20_000, 16 * 2**20
-"""Calls that may wait for their turn, and the bytes of their frames; past either, nothing more is read
-from the VM for a while."""
+"""Calls and questions that may wait for their turn, and the bytes of their frames; past either, nothing
+more is read from the VM for a while."""
+MAX_LOGGED = 2**18
+"""Bytes of console lines, as frames. The prelude stops at 65,536 characters, and counts the rest."""
 
 LONGEST_WARNING = 1000
 LOG_LEVELS = frozenset({"log", "info", "warn", "error", "debug"})
@@ -120,6 +122,8 @@ class Question:
     number: int
     what: str
     about: dict[str, Any]
+    size: int = 0
+    """Bytes it came in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +177,8 @@ class Script:
         self._made = 0
         self._size = 0
         self._held = 0
+        self._asking = 0
+        self._logged = 0
         self._ledger: list[Call] = []
         self._open: dict[int, Call] = {}
         self.logs: list[dict[str, str]] = []
@@ -209,8 +215,14 @@ class Script:
             } if 0 < len(calls) <= MAX_BATCH:
                 return self._batch(number, calls, parallel)
             case {"t": "ask", "id": int(number), "what": str(what), **about}:
-                return [Question(number, what, {str(key): value for key, value in about.items()})]
+                self._asking += 1
+                self._held += size
+                asked = {str(key): value for key, value in about.items()}
+                return [Question(number, what, asked, size)]
             case {"t": "log", "level": str(level), "text": str(text)} if level in LOG_LEVELS:
+                self._logged += size
+                if self._logged > MAX_LOGGED:
+                    raise Misbehaved(f"{self._logged} bytes of console lines")
                 self.logs.append({"level": level, "message": text})
                 return [Note(level, text)]
             case {"t": "warn", "text": str(text)}:
@@ -320,8 +332,13 @@ class Script:
 
     @property
     def crowded(self) -> bool:
-        """Whether so many calls wait that the VM should wait, too."""
-        return len(self._open) >= CROWD or self._held >= CROWD_BYTES
+        """Whether so much waits that the VM should wait, too."""
+        return len(self._open) + self._asking >= CROWD or self._held >= CROWD_BYTES
+
+    def answered(self, question: Question) -> None:
+        """A question is no longer under way."""
+        self._asking -= 1
+        self._held -= question.size
 
     # what became of the calls
 

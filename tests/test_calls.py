@@ -306,6 +306,28 @@ async def test_two_thousand_parallel_calls_all_come_back(world):
     )
 
 
+@pytest.mark.threat("S3")
+async def test_a_script_that_reads_no_answers_makes_no_more_calls(world):
+    world.upstreams.results["stub", "echo"] = {"content": [{"type": "text", "text": "x" * 2**20}]}
+    reply = await world.run(
+        "for (let i = 0; i < 60; i++) tools.stub.echo({i}); for (;;) {}",
+        options={"timeout_ms": 500},
+    )
+    assert reply["error"]["code"] == "TIMEOUT"
+    made = [entry["outcome"] for entry in reply["calls"]].count("ok")
+    assert 16 <= made == len(world.upstreams.calls) <= 16 + 8
+
+
+async def test_a_script_reads_its_answers_while_nobody_takes_what_it_sends(world):
+    world.upstreams.results["stub", "echo"] = {"content": [{"type": "text", "text": "x" * 2**20}]}
+    code = """
+        const a = 'a'.repeat(2 ** 20), all = [];
+        for (let i = 0; i < 48; i++) all.push(tools.stub.echo({a}).then(text => text.length));
+        return (await Promise.all(all)).every(length => length === a.length);
+    """
+    assert await world.value(code) is True
+
+
 @pytest.mark.req("REQ-TYPED-10")
 async def test_calls_nobody_awaited_are_cancelled_and_said(world):
     reply = await world.run("for (let i = 0; i < 30; i++) tools.stub.hang({}); 'left'")

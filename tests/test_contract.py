@@ -173,6 +173,25 @@ def test_a_small_schema_that_takes_for_ever_is_left_to_its_server(schema):
     assert time.process_time() - began < 1
 
 
+@pytest.mark.threat("S3")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"p": {"items": {"type": "string"}}}},
+        {"properties": {"p": {"items": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}},
+        {"properties": {"p": {"type": "string"}}},
+        {"propertyNames": {"maxLength": 1}},
+    ],
+)
+def test_a_hundred_thousand_faults_are_told_by_the_first(schema):
+    arguments = {"p": list(range(50_000))} | {f"k{n}": n for n in range(50_000)}
+    began = time.process_time()
+    with pytest.raises(CallError) as refused:
+        check_arguments(Tool("s", {"name": "t", "inputSchema": schema}), arguments)
+    assert time.process_time() - began < 1
+    assert len(str(refused.value)) < 1000
+
+
 @pytest.mark.req("REQ-GATE-08")
 @pytest.mark.parametrize("levels", [1, 8, 60])
 def test_arguments_are_checked_by_a_schema_that_leads_back_into_itself(levels):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpproxy.execution import read_frame
-from mcpproxy.sandbox.frames import BadFrame, Splitter, pack
+from mcpproxy.sandbox.frames import MAX_VALUES, BadFrame, Splitter, pack, values
 from mcpproxy.script import Misbehaved
 
 
@@ -24,6 +26,20 @@ def test_frames_come_out_as_they_went_in(texts, cuts):
 def test_a_frame_over_the_limit_is_refused_at_its_header():
     with pytest.raises(BadFrame, match="at most 10"):
         Splitter(limit=10).feed((11).to_bytes(4, "big"))
+
+
+@pytest.mark.threat("S3", "S11")
+@pytest.mark.parametrize("value", ["[]", "{}", '"a"', "0", '{"":[]}'])
+def test_a_frame_of_too_many_values_is_not_read(value):
+    frame = f'{{"t":"call","args":[{",".join([value] * (MAX_VALUES + 1))}]}}'.encode()
+    with pytest.raises(Misbehaved, match="more values"):
+        read_frame(frame)
+
+
+def test_what_stands_in_a_text_is_no_value():
+    text = json.dumps(['a,b,[{"\\' * MAX_VALUES, "é,", "\\"]).encode()
+    assert values(text) < 10
+    assert read_frame(text)
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8))

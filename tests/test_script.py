@@ -197,6 +197,27 @@ def test_many_waiting_calls_or_large_ones_are_a_crowd():
     assert machine.crowded
 
 
+@pytest.mark.threat("S3")
+def test_questions_that_wait_are_a_crowd_too():
+    machine = script()
+    asked = [
+        machine.heard({"t": "ask", "id": n, "what": "search"}, size=2**20)[0] for n in range(16)
+    ]
+    assert machine.crowded
+    machine.answered(asked[0])
+    assert not machine.crowded
+
+
+@pytest.mark.threat("S3", "S11")
+def test_more_lines_than_the_prelude_sends_are_misbehaviour():
+    machine = script()
+    line = {"t": "log", "level": "log", "text": "x"}
+    with pytest.raises(Misbehaved, match="console"):
+        for _ in range(100):
+            machine.heard(line, size=2**16)
+    assert len(machine.logs) < 10
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (

@@ -38,6 +38,11 @@ def stack_bytes() -> int:
 
 READ_BYTES = 2**20
 """The most that is read at once."""
+MOST_KEPT = 2**28
+"""Bytes of answers that are kept where nothing else is said."""
+MOST_RANDOM = 2**16
+LONGEST_URL = 2**22
+"""Characters. Of a longer one each part is copied several times, out of reach of the engine's limit."""
 
 
 def asset(name: str) -> str:
@@ -46,26 +51,52 @@ def asset(name: str) -> str:
 
 
 class Line:
-    """The socket to the daemon, blocking. A bare descriptor: each page that is touched is copied anew."""
+    """The socket to the daemon. A bare descriptor: each page that is touched is copied anew.
+
+    Who sends reads as well: a daemon that takes no more calls for now may itself wait until its answers are read.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._readable, self._either = select.poll(), select.poll()
+        self._readable.register(descriptor, select.POLLIN)
+        self._either.register(descriptor, select.POLLIN | select.POLLOUT)
+        self.kept: deque[bytes] = deque()
+        """Answers that came while something else was waited for."""
+        self.room = MOST_KEPT
+        """Bytes of such answers that there may yet be. They are the script's, though JavaScript has yet to see them."""
 
     def send(self, text: bytes) -> None:
-        data = frames.pack(text)
-        try:
-            while (sent := os.write(self._descriptor, data)) < len(data):
-                data = data[sent:]
-        except OSError:
-            os._exit(0)  # the daemon hung up: there is nobody left to run for
+        data = memoryview(frames.pack(text))
+        while data:
+            try:
+                data = data[os.write(self._descriptor, data) :]
+            except BlockingIOError:
+                for _, events in self._either.poll():
+                    if not events & select.POLLOUT:
+                        self.keep(self._frame())
+            except OSError:
+                os._exit(0)  # the daemon hung up: there is nobody left to run for
+
+    def keep(self, frame: bytes) -> None:
+        self.kept.append(frame)
+        self.room -= len(frame)
+        if self.room < 0:
+            os._exit(frames.OUT_OF_MEMORY)
+
+    def take(self) -> bytes:
+        """The first that was kept."""
+        frame = self.kept.popleft()
+        self.room += len(frame)
+        return frame
 
     def receive(self, seconds: float | None = None) -> bytes | None:
         """The next frame, or None when `seconds` pass without one. Ends the process on EOF."""
-        if seconds is not None:
-            waiting = select.poll()
-            waiting.register(self._descriptor, select.POLLIN)
-            if not waiting.poll(max(0.0, seconds) * 1000):
-                return None
+        if seconds is not None and not self._readable.poll(max(0.0, seconds) * 1000):
+            return None
+        return self._frame()
+
+    def _frame(self) -> bytes:
         return self._read(int.from_bytes(self._read(frames.HEADER.size), "big"))
 
     def _read(self, size: int) -> bytes:
@@ -79,13 +110,17 @@ class Line:
         return b"".join(pieces)
 
     def _piece(self, size: int) -> bytes:
-        try:
-            data = os.read(self._descriptor, min(size, READ_BYTES))
-        except OSError:
-            data = b""
-        if not data and size:
-            os._exit(0)
-        return data
+        while True:
+            try:
+                data = os.read(self._descriptor, min(size, READ_BYTES))
+            except BlockingIOError:
+                self._readable.poll()
+                continue
+            except OSError:
+                data = b""
+            if not data and size:
+                os._exit(0)
+            return data
 
 
 class Engine:
@@ -95,12 +130,11 @@ class Engine:
         self.line: Line | None = None
         self.settled = False
         self.timers: list[tuple[float, int]] = []
-        self.answers: deque[bytes] = deque()
         self.told: Callable[[str], str] = str
         """A stack in the lines and columns of the script's source."""
         self.context = quickjs.Context()
         self.context.set_max_stack_size(stack_bytes())
-        doors = {
+        doors: dict[str, Callable[..., Any]] = {
             "send": self._send,
             "ask": self._ask,
             "settled": self._settled,
@@ -110,7 +144,7 @@ class Engine:
             "place": self._place,
         }
         for name, function in doors.items():
-            self.context.add_callable(name, function)
+            self.context.add_callable(name, guarded(function))
         names = ", ".join(doors)
         build = self.context.eval(
             f"({names}) => {{ const host = {{ {names} }};"
@@ -121,13 +155,13 @@ class Engine:
         self.context.eval("".join(f"delete globalThis.{name};" for name in doors))
         self.call: Callable[..., Any] = build(*handles)
 
-    # What JavaScript calls. No exception may cross into the engine.
+    # What JavaScript calls.
 
     def _send(self, text: str) -> bool:
-        """Whether it was sent; the daemon takes no frame that is longer."""
+        """Whether it was sent; the daemon takes no frame that is longer, or of more values."""
         assert self.line is not None
         data = text.encode()
-        if len(data) > frames.MAX_FROM_VM:
+        if len(data) > frames.MAX_FROM_VM or frames.values(data) > frames.MAX_VALUES:
             return False
         self.line.send(data)
         return True
@@ -146,7 +180,7 @@ class Engine:
             assert frame is not None
             if frame.startswith(wanted):
                 return frame[len(wanted) :].decode()
-            self.answers.append(frame)
+            self.line.keep(frame)
 
     def _settled(self) -> None:
         self.settled = True
@@ -155,22 +189,43 @@ class Engine:
         heapq.heappush(self.timers, (time.monotonic() + milliseconds / 1000, number))
 
     def _random(self, count: int) -> str:
-        return os.urandom(int(count)).hex()
+        return os.urandom(min(int(count), MOST_RANDOM)).hex()
 
     def _place(self, stack: str) -> str:
         return self.told(stack)
 
     def _url(self, what: str, url: str, value: str, given: bool) -> str:
         """Ada's view of a URL as JSON, "" when there is none."""
+        if len(url) + len(value) > LONGEST_URL:
+            return ""
         try:
             if what == "parse":
                 found = ada_url.URL(url, value) if given else ada_url.URL(url)
-            else:
+            elif what in URL_PARTS:
                 found = ada_url.URL(url)
                 setattr(found, what, value)
+            else:
+                return ""
         except ValueError:
             return ""
         return json.dumps({part: getattr(found, part) for part in URL_PARTS})
+
+
+def guarded(door: Callable[..., Any]) -> Callable[..., Any]:
+    """A door that no exception leaves: the engine would hand it to the script, and the binding end the process.
+
+    It gives null where it is called as our own half never does, since a script may change what that leans on.
+    """
+
+    def call(*given: Any) -> Any:
+        try:
+            return door(*given)
+        except MemoryError:
+            os._exit(frames.OUT_OF_MEMORY)
+        except Exception:
+            return None
+
+    return call
 
 
 URL_PARTS = (

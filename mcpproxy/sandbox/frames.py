@@ -13,6 +13,11 @@ import struct
 HEADER = struct.Struct("!I")
 MAX_FROM_VM = 8 * 2**20
 """Bytes of one frame from a VM, its arguments or its value included."""
+MAX_VALUES = 100_000
+"""JSON values in what a VM asks for at once. Each is an object of the daemon's, which reads a frame in one go."""
+
+OUT_OF_MEMORY = 86
+"""Exit status of a VM that could not even say that its memory was used up."""
 
 
 class BadFrame(ValueError):
@@ -22,6 +27,21 @@ class BadFrame(ValueError):
 def pack(text: bytes) -> bytes:
     """One frame around a JSON text."""
     return HEADER.pack(len(text)) + text
+
+
+def values(text: bytes) -> int:
+    """About how many values a JSON text has: its commas and brackets, those in strings left out if they are many."""
+    found = _marks(text)
+    if found > MAX_VALUES:
+        bare = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+        found = bare.count(b'"') // 2
+        if found <= MAX_VALUES:
+            found = _marks(b"".join(bare.split(b'"')[::2]))
+    return found
+
+
+def _marks(text: bytes) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 class Splitter:

@@ -174,21 +174,27 @@
   // https://webidl.spec.whatwg.org/#idl-USVString, which is also all that the host's end can take
   const toWellFormed = String.prototype.toWellFormed;
   const usv = (value) => apply(toWellFormed, String(value), []);
+  const LONGEST = 2 ** 22;              // as in engine.py
   const found = (url, base) => host.url('parse', usv(url), base === undefined ? '' : usv(base), base !== undefined);
+  const invalid = (text) => new TypeError('Invalid URL: ' + (text.length > LONGEST ? `it is longer than ${LONGEST} characters` : text.slice(0, 200)));
+  function changed(part, href, value) {
+    if (href.length + value.length > LONGEST) throw invalid(href + value);
+    return host.url(part, href, value, true);
+  }
 
   class URL {
     #parts; #params;
     constructor(url, base) {
       const text = String(url), parts = found(text, base);
-      if (!parts) throw new TypeError('Invalid URL: ' + text.slice(0, 200));
+      if (!parts) throw invalid(text);
       this.#parts = parse(parts);
     }
-    static canParse(url, base) { return found(url, base) !== ''; }
+    static canParse(url, base) { return Boolean(found(url, base)); }
     static parse(url, base) { try { return new URL(url, base); } catch { return null; } }
     static [update](url, part, value) {
-      const found = host.url(part, url.#parts.href, usv(value), true);
+      const found = changed(part, url.#parts.href, usv(value));
       if (found) url.#parts = parse(found);
-      else if (part === 'href') throw new TypeError('Invalid URL: ' + String(value).slice(0, 200));
+      else if (part === 'href') throw invalid(String(value));
       if (url.#params && part !== 'params') url.#params[update](url.#parts.search);
     }
     static part(url, name) { return url.#parts[name]; }
@@ -199,7 +205,7 @@
       if (!this.#params) {
         this.#params = new URLSearchParams();
         this.#params[update](this.#parts.search, () => {
-          const found = host.url('search', this.#parts.href, this.#params.toString(), true);
+          const found = changed('search', this.#parts.href, this.#params.toString());
           if (found) this.#parts = parse(found);
         });
       }

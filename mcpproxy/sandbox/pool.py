@@ -158,6 +158,7 @@ class Pool:
         except OSError as error:
             raise WorkerError(f"no VM could be made: {error}") from error
         ours.setblocking(False)
+        theirs.setblocking(False)
         self._numbers += 1
         vm = Vm(self._numbers, ours)
         with theirs:

@@ -2,7 +2,7 @@
 
 Two things lie between them: text that was put into the source (`program.js` wraps some programs), and
 for TypeScript the transform, which leaves types out and sets the rest anew. Lines are counted at line
-feeds alone and columns in code points, as the engine does.
+feeds alone, as the engine does, and columns in code points, where the engine counts bytes of UTF-8.
 """
 
 from __future__ import annotations
@@ -95,7 +95,11 @@ def offset_at(text: str, line: int, column: int) -> int:
         if found < 0:
             break
         start = found + 1
-    return min(len(text), start + column - 1)
+    line_text = text[start : start + column - 1].partition("\n")[0]
+    if line_text.isascii():
+        return min(len(text), start + column - 1)
+    before = line_text.encode("utf-8", "surrogatepass")[: column - 1]
+    return start + len(before.decode("utf-8", "ignore"))
 
 
 def position(text: str, offset: int) -> tuple[int, int]:

@@ -252,7 +252,7 @@
     return found;
   }
 
-  const placed = (stack) => stack === '' ? '' : '\n' + apply(trimEnd, host.place(S(text(stack))), []);
+  const placed = (stack) => stack === '' ? '' : '\n' + apply(trimEnd, host.place(S(text(stack))) ?? '', []);
   const trimEnd = S.prototype.trimEnd;
   const headline = (error) => { const name = ownText(error, 'name') || 'Error', said = ownText(error, 'message'); return said ? name + ': ' + said : name; };
   const stackAccess = {
@@ -320,7 +320,7 @@
   // What is too long for one frame isn't sent: `send` gives false then, and `ask` undefined.
   const send = (frame) => host.send(S(frame));
   const ask = (id, frame) => { const answer = host.ask(S(frame), id); return answer === '' ? undefined : parse(answer); };
-  const TOO_LONG = 'this is more than the 8 MiB that can be sent at once: send less, or in parts';
+  const TOO_LONG = 'this is more than the 8 MiB, or the 100,000 values, that can be sent at once: send less, or in parts';
 
   function failed(code, message) {
     return enveloped({ ok: false, error: { code, message, retryable: false } });
@@ -840,7 +840,8 @@
       return failure('serialization', 'the script gave no value (undefined): end it with an expression such as `result` or `({ ... })`, or add `return ...`' + seen + (lastFailure === undefined ? '' : unheeded()));
     }
     try {
-      return '{"t":"done","dropped":' + dropped + ',"value":' + toText(held, 'value', false) + '}';
+      const written = toText(held, 'value', false);    // which may write to the console, too
+      return '{"t":"done","dropped":' + dropped + ',"value":' + written + '}';
     } catch (thrown) {
       if (thrown instanceof Unwritable) return failure('serialization', thrown.message);
       const found = told(thrown);

@@ -33,6 +33,8 @@ class Vm:
         """Offered a frame that comes by itself; what it takes, `receive` doesn't give."""
         self._splitter = frames.Splitter()
         self._backlog: deque[memoryview] = deque()
+        self.unread = 0
+        """Bytes that it was slow to read, and that wait to be sent."""
 
     @property
     def there(self) -> bool:
@@ -56,6 +58,7 @@ class Vm:
             data = self._put(data)
         if data:
             self._backlog.append(data)
+            self.unread += len(data)
         return bool(data) and not behind
 
     def _put(self, data: memoryview) -> memoryview:
@@ -71,7 +74,9 @@ class Vm:
         """Send what `post` could not."""
         while self._backlog:
             await anyio.wait_writable(self._socket)
-            if rest := self._put(self._backlog[0]):
+            rest = self._put(self._backlog[0])
+            self.unread -= len(self._backlog[0]) - len(rest)
+            if rest:
                 self._backlog[0] = rest
             else:
                 self._backlog.popleft()

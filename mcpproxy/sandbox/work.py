@@ -17,6 +17,9 @@ from mcpproxy.sandbox.vm import Vm
 
 Task = Callable[[], Coroutine[Any, Any, None]]
 
+UNREAD_BYTES = 16 * 2**20
+"""Of answers; a script that doesn't read what it asked for makes no more calls for a while."""
+
 
 class Hand:
     """A task that has nothing to do now."""
@@ -41,6 +44,7 @@ class Work:
         self._tasks = tasks
         self._begun = False
         self._idle: list[Hand] = []
+        self._read = anyio.Event()
 
     def start(self, act: Callable[..., Coroutine[Any, Any, None]], *about: Any) -> None:
         work = partial(act, *about)
@@ -59,7 +63,17 @@ class Work:
     def post(self, text: bytes) -> None:
         """Send a frame to the VM."""
         if self._vm.post(text):
-            self.start(self._vm.flush)
+            self._read = anyio.Event()
+            self.start(self._flush)
+
+    async def _flush(self) -> None:
+        await self._vm.flush()
+        self._read.set()
+
+    async def read(self) -> None:
+        """Wait while the VM has much to read. It reads on when it has anything to say that we don't take."""
+        while self._vm.unread > UNREAD_BYTES:
+            await self._read.wait()
 
     def end(self) -> None:
         """Cancel all of it."""

@@ -43,8 +43,8 @@ class IsTypeScript(Exception):
     """Nothing of the source has run, which is no JavaScript; what it becomes as TypeScript."""
 
 
-OUT_OF_MEMORY = 86
-"""Exit status of a process that could not even say that its memory was used up."""
+UNSAID = "(Failed obtaining QuickJS error string."
+"""How the binding calls a value that throws when it is made a text."""
 
 
 class Run:
@@ -148,6 +148,7 @@ class Run:
         job = self._job
         engine = self._engine
         engine.context.set_memory_limit(job.memory)
+        self._line.room = job.memory
         if engine.call("run", program, self._mode, job.input, *job.seed):
             return
         while not engine.settled:
@@ -160,8 +161,8 @@ class Run:
     def _next(self) -> str | None:
         """The next answer or timer that is due; None when nothing is left that could wake the script."""
         engine = self._engine
-        if engine.answers:
-            return engine.answers.popleft().decode()
+        if self._line.kept:
+            return self._line.take().decode()
         if not engine.timers:
             if not engine.call("pending"):
                 return None
@@ -278,13 +279,18 @@ def work(line: Line, engine: Engine, parser: Parser) -> NoReturn:
         frame = line.receive()
         assert frame is not None
         Run(line, engine, parser, Job(frame)).run()
-    except MemoryError:
-        os._exit(OUT_OF_MEMORY)
+    except (
+        MemoryError,
+        SystemError,
+    ):  # the latter where the binding could make no text of a result
+        os._exit(frames.OUT_OF_MEMORY)
     except (quickjs.JSException, quickjs.StackOverflow) as error:
         # The engine gave up in a place of ours: with its memory used up, or in a callback that
         # nobody waits for (queueMicrotask).
         kind = "memory" if "out of memory" in str(error) else "error"
         message = str(error).partition("\n")[0][:1000]
+        if message.startswith(UNSAID):
+            message = "Uncaught [a value that throws when it is looked at]"
         failed = {"t": "failed", "kind": kind, "message": message, "stack": "", "dropped": 0}
         line.send(json.dumps(failed).encode())
     # The daemon reads the last frame and hangs up; dying first would race with it.

@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from mcpproxy.effort import MOST_STEPS, Effort, too_deep
+from mcpproxy.effort import MOST_STEPS, Effort, broken, too_deep
 from mcpproxy.upstream.files import Bad
 
 SHOWN = 3
@@ -45,9 +45,7 @@ class Checker:
         if too_deep(value, self._again):
             yield f"{name}: it is nested too deep for its schema, which leads back into itself"
             return
-        for n, error in enumerate(self._validator.iter_errors(value)):
-            if n == SHOWN:
-                return
+        for error in broken(self._validator, value)[:SHOWN]:
             path = "".join(
                 f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path
             )

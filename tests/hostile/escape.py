@@ -69,4 +69,6 @@ CASES = [
     Case("more calls than allowed, in parallel", "(await Promise.allSettled(Array.from({ length: 50 }, () => tools.stub.echo({})))).filter(r => r.status === 'fulfilled').length", Gives(3), options={"max_tool_calls": 3}, calls=3),
     Case("more calls than allowed, for ever", "for (let n = 0; ; n++) call_tool('stub', 'echo', { n })", TIMEOUT, 50, options={"max_tool_calls": 2}, calls=2),
     Case("a wider option in a batch", "call_tools([{ server: 'stub', tool: 'echo', allowed_servers: ['github'] }, { server: 'github', tool: 'echo' }])[1].error.code", Gives("SERVER_NOT_ALLOWED"), options={"allowed_servers": ["stub"]}, calls=1),
+    Case("the doors to the host by the symbols of URL", "const [u] = Object.getOwnPropertySymbols(URL), url = new URL('http://a/'); for (const part of ['__class__', 'urlobj', '__dict__', 'no', '', 'parse']) URL[u](url, part, 'x'); url.href", Gives("http://a/")),
+    Case("odd values through the doors to the host", "const odd = [-1, NaN, Infinity, {}, 'x', null, undefined, 2 ** 40, () => 1, [1]], said = []; for (const length of odd) { globalThis.Uint8Array = class { constructor() { this.length = length } }; try { crypto.getRandomValues(new Int8Array(4)); crypto.randomUUID() } catch (e) { said.push(e instanceof TypeError) } } said.every(Boolean)", "VALUE TIMEOUT"),
 ]  # fmt: skip

@@ -52,4 +52,5 @@ CASES = [
     Case("a deadline that is claimed and then met", "try { throw { code: 'TIMEOUT' } } catch { for (;;) {} }", TIMEOUT, says="timed out after"),
     Case("an Unwritable of the script's own", "let E; try { call_tool('stub', 'echo', { f() {} }) } catch (e) { E = e } ({ get a() { class Unwritable extends Error {} throw new Unwritable('forged') } })", UNWRITABLE, says="reading the result threw"),
     Case("the progress of somebody else", "console.log({ progress: 1 }, { request_id: 'other' }); 'x'", Gives("x")),
+    Case("a finaliser that throws what can't be shown", "const r = new FinalizationRegistry(() => { throw { toString() { throw 1 } } }); r.register({}, 1); for (let i = 0; i < 10; i++) await 0; 1", "VALUE RUNTIME_ERROR", check=lambda reply: reply["ok"] or "QuickJS" not in str(reply)),
 ]  # fmt: skip

@@ -60,4 +60,7 @@ CASES = [
     Case("a source above the limit of size", "1;" * 2**19 + "1", "INVALID_REQUEST", 600),
     Case("an identifier of a megabyte", "var " + "a" * 1_000_000 + " = 1; 1", ANY, 600),
     Case("a string literal that never ends", "'" + "a" * 100_000, SYNTAX, 600),
+    Case("a URL of a size that Ada would copy", "try { new URL('http://a/' + 'x'.repeat(2 ** 22)) } catch (e) { e.message }", Gives("Invalid URL: it is longer than 4194304 characters")),
+    Case("a part of a URL of that size", "const u = new URL('http://a/'); try { u.search = 'x'.repeat(2 ** 23) } catch (e) { e.message.includes('longer') && u.href }", Gives("http://a/")),
+    Case("a key of many megabytes", "({ ['\u00e9'.repeat(2 ** 23)]: 1 })", "MEMORY_LIMIT RESULT_TOO_LARGE", 800, memory_mb=64),
 ]  # fmt: skip
