@@ -254,6 +254,7 @@ PLACES = [
     pytest.param("```js\nconst a = 1;\nthrow new Error('x');\n```", "javascript", "RUNTIME_ERROR", (3, 16), id="in a fence"),
     pytest.param("await 0; 1; 2; null.x", "javascript", "RUNTIME_ERROR", (1, 16), id="behind what was put in"),
     pytest.param("'é😀'; await null.x", "javascript", "RUNTIME_ERROR", (1, 14), id="behind wide characters"),
+    pytest.param("await 0; 'é😀'; throw new Error('x');", "javascript", "RUNTIME_ERROR", (1, 26), id="behind wide characters, put in"),
     pytest.param("var x = { missing bracket", "javascript", "SYNTAX_ERROR", (1, 19), id="a syntax error"),
     pytest.param("return 1;\nfunction ( {", "javascript", "SYNTAX_ERROR", (2, 10), id="a syntax error under return"),
     pytest.param("const x = 1;\nconst x = 2;", "javascript", "SYNTAX_ERROR", (2, 9), id="declared twice"),
