@@ -16,6 +16,11 @@ THREATS: dict[str, tuple[str, ...]] = {
         CORPUS,
         "hostile/test_corpus::test_the_loop_was_free_and_the_host_is_no_larger_after_all_of_them",
         "test_script::test_many_waiting_calls_or_large_ones_are_a_crowd",
+        "test_script::test_questions_that_wait_are_a_crowd_too",
+        "test_script::test_more_lines_than_the_prelude_sends_are_misbehaviour",
+        "test_frames::test_a_frame_of_too_many_values_is_not_read",
+        "test_calls::test_a_script_that_reads_no_answers_makes_no_more_calls",
+        "test_contract::test_a_hundred_thousand_faults_are_told_by_the_first",
         "test_script::test_the_ledger_keeps_neither_arguments_nor_names_without_end",
     ),
     "S4": (
@@ -55,6 +60,8 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_zygote::test_a_vm_that_says_any_json_has_crashed_and_kept_its_budget",
         "test_zygote::test_a_vm_that_breaks_the_protocol_has_crashed",
         "test_frames::test_any_bytes_are_frames_or_a_refusal",
+        "test_frames::test_a_frame_of_too_many_values_is_not_read",
+        "test_script::test_more_lines_than_the_prelude_sends_are_misbehaviour",
         "test_script::test_any_json_is_a_command_or_misbehaviour",
     ),
     "S12": (
