@@ -26,11 +26,12 @@ GOT = re.compile(
 """Where a variable, or those that are taken apart, get what a tool, a search or a batch gives."""
 
 PARSED = re.compile(rf"JSON\.parse\(\s*(?:\(?await {TOOL}\(|([\w$]+)\s*\))?")
+RETURNED = re.compile(r"(?:\breturn |^)([\w$]+)\??[.\[][^;\n]{1,200};?\s*\Z", re.MULTILINE)
 LONGEST_RESULT = 200
 
 ENVELOPE = (
-    "call_tool gives {ok: true, result} or {ok: false, error}; await tools.<server>.<tool>({...}) gives "
-    "the tool's data itself"
+    "call_tool gives {ok: true, result} or {ok: false, error}, a text is in result.content[0].text; "
+    "await tools.<server>.<tool>({...}) gives the tool's data itself"
 )
 ENVELOPES = (
     "call_tools gives an array, for each request {ok: true, result} or {ok: false, error}, in order"
@@ -41,6 +42,12 @@ def mistaken(message: str, source: str, catalog: Catalog) -> str | None:
     """What the variable got that an error is about, where that can be told."""
     found = MISTAKEN.search(message)
     return None if found is None else given(found[found.lastindex or 0], source, catalog)
+
+
+def returned_from(source: str, catalog: Catalog) -> str | None:
+    """What the variable got of which a member is what the program returns last."""
+    found = RETURNED.search(source)
+    return None if found is None else given(found[1], source, catalog)
 
 
 def parsed(source: str, catalog: Catalog) -> str | None:
@@ -79,7 +86,9 @@ def called(path: str, catalog: Catalog) -> Tool | None:
     """The tool that two members of `tools` stand for."""
     server_name, tool_name = (dotted or bracketed for dotted, bracketed in STEP.findall(path))
     server = catalog.servers.get(names.understood(server_name, catalog.servers))
-    return None if server is None else server.tools.get(names.understood(tool_name, server.tools))
+    if server is None:
+        return None
+    return server.tools.get(names.understood(tool_name, server.tools, server.name))
 
 
 def gives(tool: Tool, shown: str = "") -> str | None:

@@ -27,7 +27,7 @@ from mcpproxy.declarations import (
     summary,
     title_of,
 )
-from mcpproxy.names import LONGEST, ToolId, close, find_tool
+from mcpproxy.names import LONGEST, ToolId, close, find_tool, sole_tool
 from mcpproxy.policy import LOCAL, Caller
 from mcpproxy.search import Entry, Index, Selection
 from mcpproxy.typings import one_line
@@ -124,7 +124,7 @@ class Discovery:
         if not isinstance(name, str):
             raise ValueError('name must be a string, "server:tool"')
         catalog = self._catalog(caller)
-        found = find_tool(name, catalog)
+        found = sole_tool(name, catalog)
         if found is None:
             raise LookupError(no_tool(name, catalog))
         return described(known(str(found), catalog), times)

@@ -136,6 +136,7 @@ JSX = re.compile(r"(?:[=(,?:&]|return)\s*<(?:[A-Za-z][\w.]*(?:\s[^<>]*)?)?/?>")
 OBJECT = re.compile(
     r"(?:\A|[;}\n])[ \t]*\{\s*(?:\.\.\.|[\w$]+\s*[:,]|'[^'\n]*'\s*:|\"[^\"\n]*\"\s*:)"
 )
+COMMENTS = re.compile(r"//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)")
 UNDEFINED = "the script gave no value (undefined)"
 MADE = re.compile(r"^(?:const|let|var) ([\w$]+)[^=\n]{0,100}= ?([^\n]{0,200})", re.MULTILINE)
 DEFINED = re.compile(r"(?:async\b|function\b|class\b|\(?[\w$,\s{}:]*\)?\s*=>)")
@@ -216,12 +217,14 @@ def advice(code: str, message: str, source: str, catalog: Catalog) -> str | None
             known = contents.parsed(source, catalog) if "JSON.parse" in remedy else None
             return remedy if known is None else f"{remedy}. {known}"
     if UNDEFINED in message:
-        return _last(source)
+        return contents.returned_from(source, catalog) or _last(source)
     return contents.mistaken(message, source, catalog)
 
 
 def _last(source: str) -> str | None:
     """What may have been meant as the value of a program that gave none: what it made last."""
+    if not COMMENTS.sub("", source).strip():
+        return EXPECTED
     made = [found for found in MADE.finditer(source) if not DEFINED.match(found[2])]
     return f"For example: return {made[-1][1]}" if made else None
 

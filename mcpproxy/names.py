@@ -109,6 +109,20 @@ def meant_tool(text: str, catalog: HasServers) -> ToolId | None:
     return next((ToolId(server, text) for server in having), None)
 
 
+def sole_tool(text: str, catalog: HasServers) -> ToolId | None:
+    """The tool that `text` names in one of the usual ways, or alone where it is the only one so called."""
+    if (found := find_tool(text, catalog)) is not None or len(text) > LONGEST:
+        return found
+    wanted = _fold(text.replace(":", "").replace("/", ""))
+    same = [
+        ToolId(server, tool)
+        for server, each in catalog.servers.items()
+        for tool in each.tools
+        if wanted in (_fold(tool), _fold(server + tool))
+    ]
+    return same[0] if len(same) == 1 else None
+
+
 def alike(one: str, other: str) -> bool:
     """Whether two names differ in nothing but case and what separates their words."""
     return _fold(one) == _fold(other)
@@ -162,13 +176,16 @@ def spellings(names: Iterable[str]) -> dict[str, str]:
     }
 
 
-def understood(name: str, known: Iterable[str]) -> str:
-    """The one of the `known` names that a script means by a name: as it is, spelled, or `alike` as no other one is."""
+def understood(name: str, known: Iterable[str], before: str = "") -> str:
+    """The one of the `known` names that a script means by a name: as it is, spelled, or `alike` as no
+    other one is, perhaps with its server's name `before` it."""
     found = original(name, listed := tuple(known))
     if found in listed:
         return found
-    same = [each for each in listed if alike(each, name)]
-    return same[0] if len(same) == 1 else name
+    for wanted in (name, before + name):
+        if len(same := [each for each in listed if alike(each, wanted)]) == 1:
+            return same[0]
+    return name
 
 
 def original(name: str, known: Iterable[str]) -> str:

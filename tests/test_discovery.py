@@ -249,7 +249,7 @@ def test_names_that_javascript_cannot_spell_are_in_brackets(demo):
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("demo:ecko", "demo:echo"), ("echo", "demo:echo"), ("zzz", "search_tools")]
+    ("name", "near"), [("demo:ecko", "demo:echo"), ("eco", "demo:echo"), ("zzz", "search_tools")]
 )
 def test_an_unknown_tool_has_close_names(demo, name, near):
     with pytest.raises(LookupError, match=near):

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpproxy.names import ToolId, close, find_tool, plain, spelled, spellings
+from mcpproxy.names import (
+    ToolId,
+    close,
+    find_tool,
+    plain,
+    sole_tool,
+    spelled,
+    spellings,
+    understood,
+)
 
 
 @dataclass
@@ -51,6 +60,26 @@ def test_a_tool_has_a_name_that_every_client_takes(tool, name):
 def test_a_plain_name_of_two_tools_is_that_of_none_and_an_exact_one_comes_first():
     assert find_tool("a_b__c", catalog(**{"a b": ["c"], "a!b": ["c"]})) is None
     assert find_tool("a_b__c", catalog(**{"a b": ["c"], "a_b": ["c"]})) == ToolId("a_b", "c")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("git:log", "git:git_log"), ("getUser", "git:get_user"), ("GIT:getUser", "git:get_user"),
+        ("list", None), ("get", None), ("git:show", None), ("", None),
+    ],
+)  # fmt: skip
+def test_a_name_that_only_one_tool_has_need_not_be_exact(text, found):
+    known = catalog(git=["git_log", "get_user", "list"], hub=["list"])
+    assert str(sole_tool(text, known)) == str(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("getUser", "get_user"), ("log", "git_log"), ("a.b", "a.b"), ("aB", "aB"), ("nope", "nope")],
+)
+def test_what_a_script_means_by_a_name(name, meant):
+    assert understood(name, ["get_user", "git_log", "a.b", "a-b"], "git") == meant
 
 
 def test_the_longest_server_name_wins():

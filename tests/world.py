@@ -31,7 +31,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     name: {"name": name, "description": f"A tool called {name}.", "inputSchema": NUMBERS if name == "add" else {"type": "object"}}
     for name in [
         "echo", "json_text", "plain_text", "blocks", "fail", "add", "hang", "wire", "nap", "rpc_error",
-        "delete", "constructor", "list.items", "a-b", "a_b", "then", "__proto__",
+        "delete", "constructor", "list.items", "a-b", "a_b", "then", "__proto__", "stub_say",
     ]
 }  # fmt: skip
 

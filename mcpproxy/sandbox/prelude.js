@@ -49,6 +49,7 @@
     ArrayBuffer: 'return Array.from(new Uint8Array(buffer))', DataView: 'return the numbers you need',
     WeakMap: 'return a plain object', WeakSet: 'return a plain array', WeakRef: 'return .deref()',
     Iterator: 'return [...iterator]', AsyncIterator: 'collect it into an array first',
+    'group of tools': 'Object.keys() of it gives their names; they are called as await tools.<server>.<tool>({...})',
     URL: 'return .href', URLSearchParams: 'return .toString()',
   };
   const known = (name, prototype) => prototype && apply(weakSet, BUILTIN, [prototype, name]);
@@ -547,8 +548,10 @@
   const question = (what, rest) => { const id = ++number, answer = ask(id, '{"t":"ask","id":' + id + ',"what":"' + what + '"' + rest + '}'); if (answer === undefined) throw new TE(TOO_LONG); return answer; };
 
   /** A namespace: every name in it is just a name, those of Object.prototype included. */
+  const SPACE = create(null);
+  known('group of tools', SPACE);
   function namespace(find, names) {
-    const target = create(null);
+    const target = create(SPACE);
     return new Proxy_(target, {
       __proto__: null,
       get: (_, key) => nameless(key) ? undefined : find(key),
@@ -564,14 +567,14 @@
     return () => found ??= load();
   }
 
-  /** What a name stands for that differs from one of the names, and from one alone, in case or in `_`, `-`, `.` and spaces. */
-  function otherwise(named) {
+  /** What a name stands for that differs from one of the names, and from one alone, in case, in `_`, `-`, `.` and spaces, or in what goes before it. */
+  function otherwise(named, before = '') {
     const table = once(() => {
       const found = create(null), names = keys(named());
       for (let n = 0; n < names.length; n++) { const folded = fold(names[n]); found[folded] = folded in found ? undefined : names[n]; }
       return found;
     });
-    return (key) => table()[fold(key)];
+    return (key) => table()[fold(key)] ?? (before ? table()[fold(before + key)] : undefined);
   }
   const { toLowerCase } = S.prototype;
   function fold(name) {
@@ -592,10 +595,11 @@
       for (let n = 0; n < spelt.length; n++) original[spelt[n]] = found.spellings[spelt[n]];
       return names;
     });
-    const meant = otherwise(named);
+    const meant = otherwise(named, server);
     return namespace((key) => {
       const names = named();
       const tool = names[key] ?? original[key] ?? meant(key);
+      if (key === 'then' && tool === undefined) return undefined;       // asked of every value that is awaited or given as the result
       // A tool that isn't listed may have come meanwhile, or its server may not be up yet: the host knows.
       return functions[key] ??= defineProperty_(function (args) { return typed(server, tool ?? key, arguments); }, 'name', hidden(key));
     }, named);
