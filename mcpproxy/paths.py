@@ -13,7 +13,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,10 @@ from urllib.parse import quote
 
 import platformdirs
 
+from mcpproxy.errors import SettingsError
+
 APP = "mcpproxy"
+USUAL = "~/.mcpproxy/mcp_config.json"
 LONGEST_SOCKET = 100
 """Bytes of a Unix socket's path; the kernel's limit is 108 on Linux and 104 on macOS."""
 LITTLE_BYTES = 64 * 2**20
@@ -60,23 +63,40 @@ class Places:
 
 
 def config_file(given: str | Path | None) -> Path:
-    """The configuration file meant: absolute, `~` expanded, the default one when none is given."""
+    """The configuration file meant: absolute, `~` expanded, the default one when none is given.
+
+    Raises `SettingsError` where that one is meant, and this user has no home.
+    """
     # Of `os.path`, which leaves the `~` of a user that there isn't as it is.
     return Path(os.path.abspath(os.path.expanduser(given or default_config())))
 
 
 def default_config() -> Path:
-    return Path("~/.mcpproxy/mcp_config.json").expanduser()
+    return at_home(os.path.expanduser, USUAL)
+
+
+def at_home(find: Callable[[str], str], what: str) -> Path:
+    """What is found in this user's home. Raises `SettingsError` where the system knows none, as in some containers."""
+    with suppress(RuntimeError):  # what platformdirs says of it
+        if (found := Path(find(what))).is_absolute():
+            return found
+    raise SettingsError(
+        f"this user ({os.getuid()}) has no home folder: set HOME, or both --config and MCPPROXY_DATA_DIR"
+    )
 
 
 def places(config: Path, data_dir: Path | None = None) -> Places:
-    """The places of a configuration; `data_dir` (a setting) takes the state elsewhere."""
+    """The places of a configuration; `data_dir` (a setting) takes the state elsewhere.
+
+    Raises `SettingsError` where the state would be at home, and this user has none.
+    """
     digest = hashlib.sha256(str(config).encode("utf-8", "surrogateescape")).hexdigest()[:8]
     if data_dir is not None:
         state = Path(os.path.abspath(data_dir.expanduser()))
     else:
-        slug = "default" if config == default_config() else f"{config.stem}-{digest}"
-        state = platformdirs.user_state_path(APP) / slug
+        usual = config == Path(os.path.expanduser(USUAL))
+        slug = "default" if usual else f"{config.stem}-{digest}"
+        state = at_home(platformdirs.user_state_dir, APP) / slug
     sockets = state
     if len(os.fsencode(state / "mcpproxy.sock")) > LONGEST_SOCKET:
         runtime = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()

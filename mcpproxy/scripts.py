@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mcpproxy.errors import Refused
-from mcpproxy.paths import reason
+from mcpproxy.paths import reason, replace_file
 from mcpproxy.policy import Caller
 
 LANGUAGES: Mapping[str, str] = MappingProxyType({".js": "javascript", ".ts": "typescript"})
@@ -166,11 +166,9 @@ def store(directory: Path, name: str, source: str, language: str, *, replace: bo
             hint = "give another name, or --replace" if other == suffix else "remove it first"
             raise Refused("SCRIPT_UNUSABLE", f"there is {path} already; {hint}")
     path = directory / (name + suffix)
-    spare = directory / f".{name}{suffix}.new"
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        spare.write_bytes(text)
-        os.replace(spare, path)
+        replace_file(path, text)
     except OSError as error:
         raise Refused("SCRIPT_UNUSABLE", f"{path} can't be written: {reason(error)}") from error
     return path

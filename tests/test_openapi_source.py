@@ -190,6 +190,18 @@ async def test_an_answer_that_is_too_large_is_refused(tmp_path, site, monkeypatc
         assert await api.error("get_large") == ("ECAP", "its answer is larger than 900 bytes")
 
 
+async def test_a_schema_whose_references_lead_very_deep_is_left_to_the_api(tmp_path, site):
+    def link(n):
+        return {"properties": {"next": {"items": {"$ref": f"#/components/schemas/S{n + 1}"}}}}
+
+    schemas = {f"S{n}": link(n) for n in range(500)} | {"S500": {"type": "string"}}
+    body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/S0"}}}}
+    paths = {"/x": {"post": {"operationId": "p", "requestBody": body}}}
+    found = document(paths, origin=site.origin, components={"schemas": schemas})
+    async with open_document(put(tmp_path, found)) as api:
+        assert (await api.call("p", body={}))["target"] == "/x"
+
+
 # ── where requests go ───────────────────────────────────────────────────────────────────────────
 
 

@@ -7,7 +7,10 @@ import stat
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from mcpproxy.cli import main
+from mcpproxy.errors import SettingsError
 from mcpproxy.paths import LONGEST_SOCKET, config_file, default_config, places, private_directory
 
 
@@ -18,6 +21,21 @@ def test_a_configuration_is_an_absolute_path(monkeypatch, tmp_path):
     assert config_file("") == default_config()
     assert config_file("a/../b.json") == tmp_path / "b.json"
     assert config_file("~/b.json") == tmp_path / "home" / "b.json"
+
+
+def test_who_has_no_home_is_told_what_to_set(monkeypatch, tmp_path):
+    def nobody(user):
+        raise KeyError(user)
+
+    for name in ("HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    for ask in (config_file, lambda _: places(tmp_path / "mcp_config.json")):
+        with pytest.raises(SettingsError, match=r"no home folder: set HOME, or both --config and"):
+            ask(None)
+    done = CliRunner().invoke(main, ["status"])
+    assert done.exit_code == 2 and "no home folder" in done.stderr
+    assert places(tmp_path / "mcp_config.json", tmp_path / "state").state == tmp_path / "state"
 
 
 def test_stored_scripts_lie_next_to_the_configuration_wherever_the_state_is(tmp_path):

@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 
 import click
 
+from mcpproxy.errors import ProxyError
+
 STDOUT, STDERR = 1, 2
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 FAILED, NOT_RUN, BAD_CONFIG, INTERRUPTED = 1, 2, 4, 130
@@ -44,6 +46,8 @@ class Commands(click.Group):
     def main(self, *args: Any, **options: Any) -> Any:
         try:
             return super().main(*args, **options)
+        except ProxyError as error:
+            refuse(str(error))
         except UnicodeEncodeError:
             refuse("an argument is not UTF-8")
         except OSError as error:

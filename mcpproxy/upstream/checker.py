@@ -34,6 +34,8 @@ class Checker:
             self._validator = jsonschema_rs.validator_for(schema, retriever=_stay_here)
         except Bad:
             raise
+        except RecursionError as error:
+            raise TooMuch("its references lead too deep") from error
         except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
             raise Bad(f"it is no valid JSON Schema: {str(error).splitlines()[0][:300]}") from error
 
