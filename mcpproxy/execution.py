@@ -207,8 +207,8 @@ class Execution:
         return crash
 
     def _takes(self, work: Work, frame: bytes) -> bool:
-        """Begin a call as it comes; anything else is for `_drive` to hear."""
-        if not frame.startswith(CALL) or self._script.crowded:
+        """Begin a call as it comes, which no task is started for; all else is for `_drive` to hear."""
+        if not work.idle or not frame.startswith(CALL) or self._script.crowded:
             return False
         self._heard(frame, work)
         return True

@@ -19,7 +19,8 @@ class Readable:
     def __init__(self, fd: int, look: Callable[[], bool] = lambda: True) -> None:
         """`look` is called when there is something to read, and says whether that needs the waiter.
 
-        Not on every loop: the waiter must be able to do the same. It doesn't wait.
+        Not on every loop: the waiter must be able to do the same. It is called by the loop, in no
+        task, so it can't wait, start tasks, or make what tasks wait for.
         """
         self.fd = fd
         self._look = look

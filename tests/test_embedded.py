@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio  # noqa: TID251 - of those who embed us
 import math
 import os
 import signal
@@ -51,6 +52,22 @@ async def test_programs_and_tools_run_in_it_and_nothing_is_left(tmp_path):
     gone(children)
     with pytest.raises(RuntimeError, match="async with"):
         await proxy.execute("1")
+
+
+CALLS = """
+const add = i => tools.stub.add({ a: i, b: 1 });
+for (let i = 0; i < 5; i++) call_tool("stub", "ping", {});
+return (await Promise.all([...Array(20).keys()].map(add))).reduce((sum, each) => sum + each.sum, 0)
+"""
+
+
+def test_it_runs_on_a_loop_that_nobody_made_for_anyio(tmp_path):
+    async def embed() -> Execution:
+        async with Proxy(CONFIG | {"data_dir": str(tmp_path)}) as proxy:
+            return await proxy.execute(CALLS)
+
+    share_compiled(tmp_path)
+    assert asyncio.run(embed()) == Execution(210)
 
 
 async def test_a_failure_leaves_the_block_as_it_was_raised(tmp_path):

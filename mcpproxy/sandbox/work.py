@@ -46,6 +46,11 @@ class Work:
         self._idle: list[Hand] = []
         self._read = anyio.Event()
 
+    @property
+    def idle(self) -> bool:
+        """Whether `start` would start no task: then it may be called from the loop itself."""
+        return bool(self._idle)
+
     def start(self, act: Callable[..., Coroutine[Any, Any, None]], *about: Any) -> None:
         work = partial(act, *about)
         if self._idle:
