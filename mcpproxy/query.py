@@ -84,7 +84,8 @@ def concepts(query: str, vocabulary: Words, count: Count) -> list[Concept]:
 
     Only what `count` knows is asked for.
     """
-    asked = list(dict.fromkeys(split(query, count)))[:MOST_WORDS]
+    said_so = list(split(query, count))[: 2 * MOST_WORDS]
+    asked = list(dict.fromkeys(said_so))[:MOST_WORDS]
     telling = [word for word in asked if word not in STOP_WORDS and not word.isdigit()] or asked
     found, unknown = [], 0
     for word in telling:
@@ -92,7 +93,7 @@ def concepts(query: str, vocabulary: Words, count: Count) -> list[Concept]:
             found.append(joined(concept, word, asked, count))
         else:
             unknown += 1
-    said = list(phrases(asked, count))
+    said = list(phrases(said_so, count))
     if unknown and not said and all(concept.guessed for concept in found):
         return []
     if asked and asked[0] in QUESTIONS and (verbs := others(ASKING, count, ASKED)):
