@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 
-PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+PART = re.compile(r"[A-Z]{2,5}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 OTHER_PART = re.compile(r"[^\W\d_]+|\d+")
 """For words with letters beyond ASCII, whose case the first can't tell."""
 
@@ -21,7 +21,7 @@ PLURAL = re.compile("[A-Z]{2,5}s")
 TOKEN = re.compile(r"\w+")
 
 ENDINGS = tuple(
-    "ations ation ating ators ator ates ated ate ings ing ies ied ions ion ers er es ed s e y".split()
+    "ations ation ating ators ator ates ated ate ings ing ies ied ions ion es ed s e y".split()
 )
 
 FOREIGN_ENDING = re.compile(r"(en|er|es|ar|ir|re|os|as|em|te|ez|e|a|o|s|n|t|x)$")

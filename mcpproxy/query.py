@@ -48,6 +48,8 @@ LITERALS = (
 )
 """Things themselves, and words for them: no tool is described by somebody's address."""
 
+JOINING = frozenset("of on in from for".split())
+
 REACH = 3
 """Words ahead in which the second of an expression is looked for."""
 
@@ -211,9 +213,19 @@ def foreign(word: str) -> tuple[str, ...]:
     return ABROAD.get(foreign_stem(word), ())
 
 
+def ways(said: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """An expression, and the other way to say `links on site`: `site links`."""
+    if len(said) == 3 and said[1] in JOINING:
+        return [said, (said[2], said[0])]
+    return [said]
+
+
 WORDS = together(one_way(SAID), SAME)
 STEMS = {stem(word): meanings for word, meanings in reversed(WORDS.items())}
 PHRASES = {
-    tuple(map(stem, said.split())): meanings for said, meanings in WORDS.items() if " " in said
+    way: meanings
+    for said, meanings in reversed(WORDS.items())
+    if " " in said
+    for way in ways(tuple(map(stem, said.split())))
 }
 ABROAD = one_way(FOREIGN, foreign_stem)
