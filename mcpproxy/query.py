@@ -45,8 +45,18 @@ LITERALS = (
     (re.compile(r"\b[\w.+-]+@[\w-]+\.\w+"), " email "),
     (re.compile(r"(?<!\S)(?:\.{0,2}/[\w.-]+){2,}"), " file path "),
     (re.compile(r"\b[\w-]+\.(?:md|txt|json|ya?ml|toml|csv|docx?|xlsx?|log|ini|html?)\b"), " file "),
+    (re.compile(r"(?i)\bselect\s.+\sfrom\s|\binsert into\s|\bdelete from\s"), " sql query "),
+    (re.compile(r"\d\s*(?:%\s*of|[+*×÷^]|[-/]\s)\s*\d"), " calculate "),
+    (re.compile(r"(?<!\w)#(?=[a-z])"), " channel "),
+    (re.compile(r"(?<!\w)@(?=[a-z])"), " user "),
+    (re.compile(r"(?<!\w):[a-z]\w+:"), " emoji "),
+    (re.compile(r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}\b"), " commit "),
+    (re.compile(r"\*\.\w+"), " files pattern "),
+    (re.compile(r"\bv?\d+\.\d+\.\d+\b"), " version "),
 )
 """Things themselves, and words for them: no tool is described by somebody's address."""
+
+DENIALS = frozenset("not never no without t".split())
 
 JOINING = frozenset("of on in from for".split())
 
@@ -95,7 +105,7 @@ def concepts(query: str, vocabulary: Words, count: Count) -> list[Concept]:
             found.append(joined(concept, word, asked, count))
         else:
             unknown += 1
-    said = list(phrases(said_so, count))
+    said = [*phrases(said_so, count), *opposites(said_so, count), *initials(asked, count)]
     if unknown and not said and all(concept.guessed for concept in found):
         return []
     if asked and asked[0] in QUESTIONS and (verbs := others(ASKING, count, ASKED)):
@@ -130,6 +140,25 @@ def phrases(asked: list[str], count: Count) -> Iterator[Concept]:
 def phrase(stems: tuple[str, ...], count: Count) -> Iterator[Concept]:
     if forms := others(PHRASES.get(stems, ()), count, PHRASE):
         yield Concept(forms)
+
+
+def opposites(asked: list[str], count: Count) -> Iterator[Concept]:
+    """`untracked` for what is not tracked."""
+    for at, word in enumerate(asked):
+        if word in DENIALS:
+            for denied in asked[at + 1 : at + 1 + REACH]:
+                if denied not in STOP_WORDS and count(f"un{denied}"):
+                    yield Concept((Form((f"un{denied}",), 1.0),))
+
+
+def initials(asked: list[str], count: Count) -> Iterator[Concept]:
+    """`lcp` for the largest contentful paint, where a word of it is not known as it stands."""
+    for size in (5, 4, 3):
+        for at in range(len(asked) - size + 1):
+            written = asked[at : at + size]
+            short = "".join(word[0] for word in written)
+            if count(short) and not all(map(count, written)):
+                yield Concept((Form((short,), 1.0),))
 
 
 def joined(concept: Concept, word: str, asked: list[str], count: Count) -> Concept:
