@@ -36,6 +36,13 @@ ASKING = ("list", "get", "read", "search")
 ASKED = 0.3
 """What it counts that a tool has a verb of asking, for a query that begins with such a word."""
 
+HINTS = {
+    "who": ("user", "member", "author"),
+    "whose": ("user", "author"),
+    "when": ("time", "date"),
+    "new": ("create", "add", "new"),
+}
+
 BEGUN = 0.9
 RUN_TOGETHER = 0.95
 MISSPELT = 0.8
@@ -108,8 +115,7 @@ def concepts(query: str, vocabulary: Words, count: Count) -> list[Concept]:
     said = [*phrases(said_so, count), *opposites(said_so, count), *initials(asked, count)]
     if unknown and not said and all(concept.guessed for concept in found):
         return []
-    if asked and asked[0] in QUESTIONS and (verbs := others(ASKING, count, ASKED)):
-        said.append(Concept(verbs))
+    said += hints(asked, count)
     return list(dict.fromkeys([*said, *found]))
 
 
@@ -140,6 +146,16 @@ def phrases(asked: list[str], count: Count) -> Iterator[Concept]:
 def phrase(stems: tuple[str, ...], count: Count) -> Iterator[Concept]:
     if forms := others(PHRASES.get(stems, ()), count, PHRASE):
         yield Concept(forms)
+
+
+def hints(asked: list[str], count: Count) -> Iterator[Concept]:
+    """What a word that says little by itself makes likelier."""
+    for word in asked[:1]:
+        if word in QUESTIONS and (verbs := others(ASKING, count, ASKED)):
+            yield Concept(verbs)
+    for word in asked:
+        if forms := others(HINTS.get(word, ()), count, ASKED):
+            yield Concept(forms)
 
 
 def opposites(asked: list[str], count: Count) -> Iterator[Concept]:
