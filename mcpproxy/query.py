@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from mcpproxy.acts import ACTS
 from mcpproxy.everyday import SAID
 from mcpproxy.foreign import FOREIGN
 from mcpproxy.lexicon import TOKEN, Vocabulary, fold, foreign_stem, parts, stem
@@ -265,7 +266,7 @@ def ways(said: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [said]
 
 
-WORDS = together(one_way(SAID), SAME)
+WORDS = together(one_way(SAID + ACTS), SAME)
 STEMS = {stem(word): meanings for word, meanings in reversed(WORDS.items())}
 PHRASES = {
     way: meanings

@@ -7,6 +7,7 @@ people and tool makers, use different words for one thing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import product
 
 STOP_WORDS = frozenset(
     """
@@ -260,12 +261,17 @@ SAME = """
 
 
 def one_way(text: str, key: Callable[[str], str] = str) -> dict[str, tuple[str, ...]]:
-    """From lines of `what tools call it, the likeliest first: what people say`."""
+    """From lines of `what tools call it, the likeliest first: what people say`.
+
+    In what they say, `/` stands between words of which each will do.
+    """
     found: dict[str, list[str]] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         called, _, said = line.partition(": ")
-        for word in said.split(","):
-            found.setdefault(key(word.strip()), []).extend(map(str.strip, called.split(",")))
+        for expression in said.split(","):
+            for chosen in product(*(each.split("/") for each in expression.split())):
+                word = " ".join(chosen)
+                found.setdefault(key(word), []).extend(map(str.strip, called.split(",")))
     return {word: tuple(dict.fromkeys(meanings)) for word, meanings in found.items()}
 
 
