@@ -174,7 +174,7 @@ def initials(asked: list[str], count: Count) -> Iterator[Concept]:
         for at in range(len(asked) - size + 1):
             written = asked[at : at + size]
             short = "".join(word[0] for word in written)
-            if count(short) and not all(map(count, written)):
+            if not all(map(count, written)) and count(short):
                 yield Concept((Form((short,), 1.0),))
 
 
@@ -266,12 +266,14 @@ def ways(said: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [said]
 
 
-WORDS = together(one_way(SAID + ACTS), SAME)
+SAYINGS = together(one_way(SAID + ACTS), SAME)
+WORDS = {said: meanings for said, meanings in SAYINGS.items() if " " not in said}
 STEMS = {stem(word): meanings for word, meanings in reversed(WORDS.items())}
 PHRASES = {
     way: meanings
-    for said, meanings in reversed(WORDS.items())
+    for said, meanings in reversed(SAYINGS.items())
     if " " in said
     for way in ways(tuple(map(stem, said.split())))
 }
+del SAYINGS
 ABROAD = one_way(FOREIGN, foreign_stem)

@@ -50,6 +50,8 @@ FEW, MANY = 20, 200
 is not looked for in the others, nor one that more than MANY have in names anywhere else: it would tell
 nothing there."""
 
+MOST_ABSENT = 10_000
+
 ONE_WORD = 0.3
 """What an entry's score keeps when it has next to none of a query's other words."""
 
@@ -109,6 +111,8 @@ class Index:
         self._groups: dict[str, list[int]] = {}
         self._vocabulary = Vocabulary()
         self._next = 1
+        self._absent: set[str] = set()
+        """Words that were looked for and are nowhere: what else things are called, mostly."""
         self._all: Selection | None = None
         found: dict[str, list[Entry]] = {}
         for entry in entries:
@@ -121,6 +125,7 @@ class Index:
     def replace(self, group: str, entries: Iterable[Entry]) -> None:
         """Have these entries and no others in a group. Selections made before are void."""
         self._all = None
+        self._absent.clear()
         self._db.execute("BEGIN")
         self._remove(group)
         for entry in entries:
@@ -174,7 +179,9 @@ class Index:
         """
         among = among or self.select()
         preferred, rest = qualified(query[:LONGEST_QUERY], among)
-        lookup = Lookup(self._db, among)
+        if len(self._absent) > MOST_ABSENT:
+            self._absent.clear()
+        lookup = Lookup(self._db, among, self._absent)
         asked = concepts(rest, lambda: among.vocabulary, lookup.count)
         found = lookup.scores(asked)
         rows, numbers = among.rows, among.numbers
@@ -219,9 +226,13 @@ def qualified(query: str, among: Selection) -> tuple[str | None, str]:
 class Lookup:
     """What one query finds in a selection, word by word."""
 
-    def __init__(self, database: sqlite3.Connection, among: Selection) -> None:
+    def __init__(
+        self, database: sqlite3.Connection, among: Selection, absent: set[str] | None = None
+    ) -> None:
+        """`absent` has words that are in no entry at all, and is added to."""
         self._db = database
         self.among = among
+        self._absent = set() if absent is None else absent
         self._size = len(among.rows)
         self._found: dict[str, dict[int, float]] = {}
         self._rarity: dict[str, float] = {}
@@ -241,14 +252,20 @@ class Lookup:
 
     def _look(self, word: str) -> dict[int, float]:
         found: dict[int, float] = {}
+        if word in self._absent:
+            return found
+        somewhere = False
         enough = min(max(COMMON * self._size, FEW), MANY)
         for columns, counts in PLACES:
             if len(found) > (enough if counts < 1 else MANY):
                 break
             more = dict(self._db.execute(MATCH, (counts, f'{{{columns}}} : "{word}"')))
+            somewhere = somewhere or bool(more)
             if not self.among.whole:
                 more = dict.fromkeys(more.keys() & self.among.rows.keys(), counts)
             found = more | found
+        if not somewhere:
+            self._absent.add(word)
         return found
 
     def concept(self, concept: Concept) -> dict[int, float]:

@@ -272,7 +272,7 @@ def one_way(text: str, key: Callable[[str], str] = str) -> dict[str, tuple[str, 
             for chosen in product(*(each.split("/") for each in expression.split())):
                 word = " ".join(chosen)
                 found.setdefault(key(word), []).extend(map(str.strip, called.split(",")))
-    return {word: tuple(dict.fromkeys(meanings)) for word, meanings in found.items()}
+    return shared({word: tuple(dict.fromkeys(meanings)) for word, meanings in found.items()})
 
 
 def together(found: Mapping[str, tuple[str, ...]], text: str) -> dict[str, tuple[str, ...]]:
@@ -282,7 +282,15 @@ def together(found: Mapping[str, tuple[str, ...]], text: str) -> dict[str, tuple
         group = [word.replace("_", " ") for word in line.split()]
         for word in group:
             both.setdefault(word, []).extend(group)
-    return {
-        word: tuple(each for each in dict.fromkeys(meanings) if each != word)
-        for word, meanings in both.items()
-    }
+    return shared(
+        {
+            word: tuple(each for each in dict.fromkeys(meanings) if each != word)
+            for word, meanings in both.items()
+        }
+    )
+
+
+def shared(found: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """With one tuple for all that mean the same."""
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}
+    return {word: known.setdefault(meanings, meanings) for word, meanings in found.items()}
