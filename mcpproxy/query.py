@@ -39,9 +39,9 @@ ASKED = 0.3
 
 HINTS = {
     "who": ("user", "member", "author"),
+    "new": ("create", "new"),
     "whose": ("user", "author"),
     "when": ("time", "date"),
-    "new": ("create", "add", "new"),
 }
 
 BEGUN = 0.9
@@ -113,7 +113,7 @@ def concepts(query: str, vocabulary: Words, count: Count) -> list[Concept]:
             found.append(joined(concept, word, asked, count))
         else:
             unknown += 1
-    said = [*phrases(said_so, count), *opposites(said_so, count), *initials(asked, count)]
+    said = [*phrases(said_so, count), *opposites(said_so, count), *initials(telling, count)]
     if unknown and not said and all(concept.guessed for concept in found):
         return []
     said += hints(asked, count)
@@ -168,11 +168,11 @@ def opposites(asked: list[str], count: Count) -> Iterator[Concept]:
                     yield Concept((Form((f"un{denied}",), 1.0),))
 
 
-def initials(asked: list[str], count: Count) -> Iterator[Concept]:
+def initials(telling: list[str], count: Count) -> Iterator[Concept]:
     """`lcp` for the largest contentful paint, where a word of it is not known as it stands."""
     for size in (5, 4, 3):
-        for at in range(len(asked) - size + 1):
-            written = asked[at : at + size]
+        for at in range(len(telling) - size + 1):
+            written = telling[at : at + size]
             short = "".join(word[0] for word in written)
             if not all(map(count, written)) and count(short):
                 yield Concept((Form((short,), 1.0),))
