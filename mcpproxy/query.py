@@ -32,17 +32,15 @@ FADING = 0.8
 PHRASE = 0.6
 """What an expression of several words counts: it is less of a guess than one word."""
 
-QUESTIONS = frozenset("which what who how whose where".split())
 ASKING = ("list", "get", "read", "search")
-ASKED = 0.3
-"""What it counts that a tool has a verb of asking, for a query that begins with such a word."""
-
-HINTS = {
-    "who": ("user", "member", "author"),
-    "new": ("create", "new"),
-    "whose": ("user", "author"),
+QUESTIONS = {
+    **dict.fromkeys(("which", "what", "how", "where"), ASKING),
+    **dict.fromkeys(("who", "whose"), ("user", "member", "author", *ASKING)),
     "when": ("time", "date"),
 }
+HINTS = {"new": ("create", "new")}
+ASKED = 0.3
+"""What it counts that a tool has such a word, for a query that begins with the one or has the other."""
 
 BEGUN = 0.9
 RUN_TOGETHER = 0.95
@@ -151,11 +149,10 @@ def phrase(stems: tuple[str, ...], count: Count) -> Iterator[Concept]:
 
 def hints(asked: list[str], count: Count) -> Iterator[Concept]:
     """What a word that says little by itself makes likelier."""
-    for word in asked[:1]:
-        if word in QUESTIONS and (verbs := others(ASKING, count, ASKED)):
-            yield Concept(verbs)
-    for word in asked:
-        if forms := others(HINTS.get(word, ()), count, ASKED):
+    hinted = [QUESTIONS.get(word, ()) for word in asked[:1]]
+    hinted += [HINTS.get(word, ()) for word in asked]
+    for names in hinted:
+        if forms := others(names, count, ASKED):
             yield Concept(forms)
 
 
