@@ -145,7 +145,7 @@ ACTS = """
     system info: how/what/which much/memory/ram/cpu/cores/os computer/machine/laptop/server/pc
     config: change/set/adjust/edit setting/settings/preference/option/configuration
 
-    chart: draw/plot/show/visualise/visualize/display/picture/graph chart/data/numbers/figures/values
+    chart: draw/plot/visualise/visualize/graph/picture data/numbers/figures/values
     pie chart: share/part/portion/proportion/percentage each/whole/total/per
     bar chart, column chart: compare/comparison/versus/sales categories/category/products/regions
     line chart: over/per/by time/month/months/year/years/day/days/week/weeks/quarter
@@ -153,7 +153,6 @@ ACTS = """
     scatter chart: does/do/is go/depend/grow/correlate/rise along/with/together
     histogram: distribution/spread/frequency of/values/ages/data
     waterfall chart: up/ups/rise/rises/increase/increases/gain/plus and down/downs/fall/falls/decrease/decreases/loss/minus
-    waterfall chart: how/why balance/profit/total/budget changed/change/up/down/developed
     sankey chart: where money/energy/traffic/visitors goes/go/flows/come
     venn chart: overlap/common/shared/intersection/both between/groups/sets/lists
     organization chart: who/reporting/report/reports manager/managers/lines/boss/whom/structure
@@ -161,12 +160,12 @@ ACTS = """
     flow diagram: steps/stages/process/decisions in/of/procedure/workflow/approval
     path map: route/trip/journey/tour/way/itinerary map/drawn/show/from/through
     pin map: mark/show/put/place/locate shops/stores/places/offices/cities/branches/locations map/on
-    liquid chart: how/percentage/level full/filled/complete/done/reached
+    liquid chart: how/percentage/level full/filled/reached
     radar chart: skills/abilities/criteria/dimensions/qualities/strengths several/along/compare/profile
 
     current time: what/which/tell/current/local time/clock
     convert time: time/noon/clock/hour/hours when/in/other/difference
-    calculate: how/what/work/compute much/out/sum/total/percent/divided/times/plus
+    calculate: work/compute/add/figure out/sum/total/percent/divided/times
     compress: make/smaller/pack/zip/compress file/files
     lint: check/find style/violations/errors/mistakes code/source
     documentation: how/use/usage/examples/docs/manual library/package/framework/api

@@ -139,5 +139,36 @@ FOREIGN = """
     running: laufenden, laufende, cours
     papers, research: articles, articulos, artigos, artikel, forschung
     web, search: web
+    organization chart: organigramme, organigrama, organigramm, organigramma
 """
 """Each line: what tools call it, and words for that."""
+
+EXPRESSIONS = """
+    reload, navigate: neu laden, neu geladen, recharger page, actualiser page, recargar pagina, recarregar pagina, ricaricare pagina, pagina vernieuwen
+    rollout, restart: neu starten, wieder starten, opnieuw starten
+    navigate back: zuruck gehen, seite zuruck, page precedente, retour arriere, pagina anterior, volver atras, pagina precedente, tornare indietro, vorige pagina
+    update, edit: mettre jour, poner dia, auf stand
+    scale: mettre echelle
+    screenshot: capture ecran, captura pantalla, captura tela, foto pantalla, prendre photo, bild seite, bildschirm aufnehmen
+    database: base donnees, base datos, banco dados, base dati, base dados
+    pull request, merge request: demande tirage, demande fusion, solicitud extraccion, solicitud fusion, richiesta pull
+    command, terminal: ligne commande, linea comandos, linha comando, riga comando
+    timezone: fuseau horaire, zona horaria, huso horario, fuso horario, fuso orario
+    click: hacer clic, faire clic, fare clic, fazer clique, drauf klicken
+    drag: glisser deposer, arrastrar soltar, ziehen ablegen, arrastar soltar, slepen neerzetten
+    handle dialog: boite dialogue, cuadro dialogo, caixa dialogo, finestra dialogo
+    select option: liste deroulante, lista desplegable, lista suspensa, menu tendina
+    spreadsheet: hoja calculo, feuille calcul, folha calculo, foglio calcolo
+    current time: wie spat, quelle heure, que hora, que horas, che ora, hoe laat
+    search web: chercher internet, buscar internet, im netz, im internet, cercare internet, zoeken internet
+    table: tableau donnees
+    log, history: historique commits, historial commits, verlauf commits
+    staged, staging: zone index, area preparacion
+    send, post message: bescheid geben, bescheid sagen, faire savoir, hacer saber
+    merge: zusammen fuhren, mettre ensemble
+    create: neu anlegen, neu erstellen
+    word cloud: nuage mots, nube palabras, nuvem palavras
+    pie chart: diagramme circulaire, grafico circular, grafico pastel, grafico torta, diagramme secteurs
+    mind map: carte mentale, mapa mental, mappa mentale
+"""
+"""The same for several words, others between them or not."""

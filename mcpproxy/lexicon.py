@@ -26,6 +26,9 @@ ENDINGS = tuple(
 
 FOREIGN_ENDING = re.compile(r"(en|er|es|ar|ir|re|os|as|em|te|ez|e|a|o|s|n|t|x)$")
 
+VOWEL = re.compile("[aeiou]")
+TWICE = re.compile(r"(.)\1")
+
 LONGEST_WORD = 64
 
 
@@ -132,6 +135,16 @@ class Vocabulary:
         """Words that begin so."""
         if len(start) >= 3 and not start.isdigit():
             yield from (word for word in self._by_start.get(start[0], ()) if word.startswith(start))
+
+    def shortened(self, word: str) -> Iterator[str]:
+        """Words that it has the consonants of, all but one of them: `txt`, `cfg`."""
+        if len(word) < 3 or VOWEL.search(word):
+            return
+        for known in self._by_start.get(word[0], ()):
+            left = TWICE.sub(r"\1", VOWEL.sub("", known))
+            if left[-1:] == word[-1] and 0 <= len(left) - len(word) <= 1:
+                if distance(word, left, 1) <= 1:
+                    yield known
 
     def near(self, word: str, away: int) -> Iterator[str]:
         """Words that are so many letters away, endings apart. Short words allow for one at most."""

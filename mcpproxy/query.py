@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from mcpproxy.acts import ACTS
 from mcpproxy.everyday import SAID
-from mcpproxy.foreign import FOREIGN
+from mcpproxy.foreign import EXPRESSIONS, FOREIGN
 from mcpproxy.lexicon import TOKEN, Vocabulary, fold, foreign_stem, parts, stem
 from mcpproxy.synonyms import SAME, STOP_WORDS, one_way, together
 
@@ -208,6 +208,8 @@ def guesses(word: str, vocabulary: Words, count: Count) -> Sequence[Form]:
     candidates = sorted(vocabulary().begun(word), key=lambda each: (len(each), each))[:CANDIDATES]
     if begun := likeliest(candidates, count, MOST_FORMS):
         return [Form((each,), BEGUN) for each in begun]
+    if short := likeliest(vocabulary().shortened(word), count, MOST_FORMS):
+        return [Form((each,), BEGUN) for each in short]
     for at in range(3, len(word) - 2):
         halves = word[:at], word[at:]
         if all(map(count, halves)):
@@ -263,7 +265,7 @@ def ways(said: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [said]
 
 
-SAYINGS = together(one_way(SAID + ACTS), SAME)
+SAYINGS = together(one_way(SAID + ACTS + EXPRESSIONS), SAME)
 WORDS = {said: meanings for said, meanings in SAYINGS.items() if " " not in said}
 STEMS = {stem(word): meanings for word, meanings in reversed(WORDS.items())}
 PHRASES = {
