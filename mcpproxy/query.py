@@ -52,7 +52,7 @@ LITERALS = (
     (re.compile(r"(?<!\S)(?:\.{0,2}/[\w.-]+){2,}"), " file path "),
     (re.compile(r"\b[\w-]+\.(?:md|txt|json|ya?ml|toml|csv|docx?|xlsx?|log|ini|html?)\b"), " file "),
     (re.compile(r"(?i)\bselect\s.+\sfrom\s|\binsert into\s|\bdelete from\s"), " sql query "),
-    (re.compile(r"\d\s*(?:%\s*of|[+*×÷^]|[-/]\s)\s*\d"), " calculate "),
+    (re.compile(r"\d\s*(?:%\s*of|[+*\u00d7\u00f7^]|[-/]\s)\s*\d"), " calculate "),
     (re.compile(r"(?<!\w)#(?=[a-z])"), " channel "),
     (re.compile(r"(?<!\w)@(?=[a-z])"), " user "),
     (re.compile(r"(?<!\w):[a-z]\w+:"), " emoji "),
@@ -64,7 +64,7 @@ LITERALS = (
 
 DENIALS = frozenset("not never no without t".split())
 
-JOINING = frozenset("of on in from for".split())
+JOINING = frozenset("a an and by for from in of on or the to with".split())
 
 REACH = 3
 """Words ahead in which the second of an expression is looked for."""
@@ -111,7 +111,7 @@ def concepts(query: str, vocabulary: Words, count: Count) -> list[Concept]:
             found.append(joined(concept, word, asked, count))
         else:
             unknown += 1
-    said = [*phrases(said_so, count), *opposites(said_so, count), *initials(telling, count)]
+    said = [*phrases(said_so, count), *opposites(said_so, count), *initials(asked, count)]
     if unknown and not said and all(concept.guessed for concept in found):
         return []
     said += hints(asked, count)
@@ -165,13 +165,15 @@ def opposites(asked: list[str], count: Count) -> Iterator[Concept]:
                     yield Concept((Form((f"un{denied}",), 1.0),))
 
 
-def initials(telling: list[str], count: Count) -> Iterator[Concept]:
-    """`lcp` for the largest contentful paint, where a word of it is not known as it stands."""
+def initials(asked: list[str], count: Count) -> Iterator[Concept]:
+    """`inp` for the interaction to next paint, where a word of it is not known as it stands."""
+    asked = [word for word in asked if word not in JOINING]
     for size in (5, 4, 3):
-        for at in range(len(telling) - size + 1):
-            written = telling[at : at + size]
+        for at in range(len(asked) - size + 1):
+            written = asked[at : at + size]
             short = "".join(word[0] for word in written)
-            if not all(map(count, written)) and count(short):
+            unknown = any(word not in STOP_WORDS and not count(word) for word in written)
+            if unknown and count(short):
                 yield Concept((Form((short,), 1.0),))
 
 

@@ -63,6 +63,7 @@ LAYERS = [
         "lexicon",
         "synonyms",
         "everyday",
+        "acts",
         "foreign",
         "typings",
         "endings",

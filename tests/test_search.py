@@ -18,6 +18,10 @@ ENTRIES = [
     Entry("web:take_screenshot", "take_screenshot", "web", text="Capture the page as an image"),
     Entry("web:runJavaScript", "runJavaScript", "web", text="Evaluate a script", parameters="frameId"),
     Entry("kube:logs", "logs", "kube", text="Logs of a pod", parameters="podName namespace"),
+    Entry("git:add", "git_add", "git", text="Stage files that are untracked"),
+    Entry("web:trace", "trace", "web", text="Core web vitals (LCP, INP, CLS)"),
+    Entry("site:map", "map", "site", text="Give what is linked"),
+    Entry("sums:evaluate", "evaluate", "sums", text="Calculate an expression"),
 ]  # fmt: skip
 
 
@@ -53,6 +57,15 @@ def index():
         ("read https://example.com/a.md", "fs:read_file"),
         ("PRs", "hub:get_pull_request"),
         ("subdirectories", "fs:list_directory"),
+        ("getPRs", "hub:get_pull_request"),
+        ("file a bug", "hub:create_issue"),
+        ("something new for the issues", "hub:create_issue"),
+        ("what git does not track", "git:add"),
+        ("interaction to next paint", "web:trace"),
+        ("site links", "site:map"),
+        ("17.5 % of 2,340", "sums:evaluate"),
+        ("cntnts", "fs:read_file"),
+        ("tell me of every link, and of every single one", "site:map"),
     ],
 )
 def test_the_first_answer(index, query, expected):
@@ -151,6 +164,7 @@ def test_a_selection_is_searched_as_if_there_were_nothing_else():
     part, alone = Index(ENTRIES), Index(own)
     selection = part.select(entry.id for entry in own)
     for query in (
+        "not tracked",
         "list",
         "issues",
         "listissues",
