@@ -29,6 +29,9 @@ OUTDATED = 0.5
 TAIL = 0.15
 """Entries below this share of the best score are noise."""
 
+MEANING = 0.75
+"""What it counts how near an entry is in meaning, against the best score by words."""
+
 MOST_FOUND = 200
 MOST_ALIKE = 20
 """Entries that are near in meaning without having a word of the query."""
@@ -132,8 +135,10 @@ def with_likeness(
 ) -> dict[int, float]:
     """Scores as shares of the best, and likeness added; with the nearest that no word found."""
     best = max(scores.values(), default=1.0)
-    final = {n: score / best + max(likeness[rows[n].id], 0.0) for n, score in scores.items()}
+    final = {
+        n: score / best + MEANING * max(likeness[rows[n].id], 0.0) for n, score in scores.items()
+    }
     near = (id for id in likeness.near() if id in numbers)
     for id in islice(near, MOST_ALIKE):
-        final.setdefault(numbers[id], likeness[id])
+        final.setdefault(numbers[id], MEANING * likeness[id])
     return final
