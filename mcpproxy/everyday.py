@@ -290,5 +290,35 @@ SAID = """
     deploy, release: ship, roll out, go live
     secret: credential, password, api key
     multiple, single commit: one go, in one go, at once, in bulk, several
+
+    library documentation, library: react, vue, angular, svelte, django, flask, fastapi, express, spring, rails, laravel, numpy, pandas, tailwind, nextjs, pytorch, tensorflow, langchain, middleware, hook, hooks, sdk
+    helm chart, kubernetes: grafana, prometheus, ingress, argocd, istio
+    emulate, resize: iphone, ipad, android, smartphone, retina, touch screen, landscape, portrait
+    timezone, time: utc, gmt, cet, est, pst, tokyo, london, paris, berlin, york, sydney, delhi, beijing, dubai, singapore
+    files, image: jpeg, jpegs, jpg, png, pngs, gif, screenshots, photos, pictures
+    files: pdfs, mp3, docx, csvs, logs, sources, scripts
+    web search, search: google, bing, duckduckgo, election, weather today, stock market
+    issues: tracker, backlog, kanban, jira, todo list, open points, complaints, bug reports
+    replicas, scale: workers, capacity, copies of service, more power
+    drag: slider, swipe, handle
+    config, blocked: allow, forbid, forbidden, disallow, ban, permit
+    query, sql: customers, orders, sales, invoices, purchases, employees, products, statistics of, average, sum of
+    write query: correct, wrong value, fix value, change value
+    databases: data sets, datasets, schemas, attached
+    delete, remove: no longer, not any more, any longer, cancel out
+    line chart: years, decade, decades, developed, developing, curve, history of values
+    treemap: boxes, rectangles, nested
+    spreadsheet: totals, subtotals, sums per, rows and columns
+    logs: writes, written by, prints
+    lint: clean, messy, tidy code, sloppy, warnings in code, code smell
+    network request: server reply, server replied, server returned, answered by server
+    form: login, password, username, credentials, sign up form
+    handle dialog: really want, are you sure, asks whether, confirmation question
+    allowed directories: allowed to read, allowed to write, may i read, may i write, permitted folders
+    create issue: something is broken, does not work, tell the maintainers, let maintainers know
+    pull request review: feedback on code, look over code, second pair of eyes
+    search files: locate, find all, all files
+    user profile: phone number, job title, contact of
+    sessions: shells, consoles, terminals
 """
 """Each line: what tools call it, the likeliest first, and what people say."""

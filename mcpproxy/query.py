@@ -25,11 +25,11 @@ MOST_FORMS = 6
 CANDIDATES = 12
 """Words that an unknown one may begin, of which the commonest are taken."""
 
-OTHER_WORD = 0.45
+OTHER_WORD = 0.55
 """What a synonym counts against the word itself; each further one counts a little less."""
 
 FADING = 0.8
-PHRASE = 0.6
+PHRASE = 0.9
 """What an expression of several words counts: it is less of a guess than one word."""
 
 ASKING = ("list", "get", "read", "search")
@@ -51,13 +51,14 @@ LITERALS = (
     (re.compile(r"\b[\w.+-]+@[\w-]+\.\w+"), " email "),
     (re.compile(r"(?<!\S)(?:\.{0,2}/[\w.-]+){2,}"), " file path "),
     (re.compile(r"\b[\w-]+\.(?:md|txt|json|ya?ml|toml|csv|docx?|xlsx?|log|ini|html?)\b"), " file "),
-    (re.compile(r"(?i)\bselect\s.+\sfrom\s|\binsert into\s|\bdelete from\s"), " sql query "),
+    (re.compile(r"\b(?:SELECT\s.+\sFROM|INSERT INTO|DELETE FROM|UPDATE \w+ SET)\s.*"), " sql query "),
     (re.compile(r"\d\s*(?:%\s*of|[+*\u00d7\u00f7^]|[-/]\s)\s*\d"), " calculate "),
     (re.compile(r"(?<!\w)#(?=[a-z])"), " channel "),
     (re.compile(r"(?<!\w)@(?=[a-z])"), " user "),
     (re.compile(r"(?<!\w):[a-z]\w+:"), " emoji "),
     (re.compile(r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}\b"), " commit "),
     (re.compile(r"\*\.\w+"), " files pattern "),
+    (re.compile(r"(?i)\b\d{1,2}(?:[:.]\d\d)?\s?(?:[ap]m\b|o.clock|uhr\b)"), " time "),
     (re.compile(r"\bv?\d+\.\d+\.\d+\b"), " version "),
 )
 """Things themselves, and words for them: no tool is described by somebody's address."""

@@ -52,7 +52,7 @@ nothing there."""
 
 MOST_ABSENT = 10_000
 
-ONE_WORD = 0.3
+ONE_WORD = 0.2
 """What an entry's score keeps when it has next to none of a query's other words."""
 
 RARE = 4.0
