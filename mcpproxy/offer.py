@@ -102,7 +102,10 @@ SEARCH_TOOLS: dict[str, Any] = {
     "inputSchema": {
         "type": "object",
         "properties": {
-            "query": {"type": "string", "description": "A few words, e.g. 'create github issue'"},
+            "query": {
+                "type": "string",
+                "description": "A few words as a tool would be named, verb and object: 'create github issue'",
+            },
             "limit": {
                 "type": "integer",
                 "description": "How many at most",

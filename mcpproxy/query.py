@@ -51,7 +51,10 @@ LITERALS = (
     (re.compile(r"\b[\w.+-]+@[\w-]+\.\w+"), " email "),
     (re.compile(r"(?<!\S)(?:\.{0,2}/[\w.-]+){2,}"), " file path "),
     (re.compile(r"\b[\w-]+\.(?:md|txt|json|ya?ml|toml|csv|docx?|xlsx?|log|ini|html?)\b"), " file "),
-    (re.compile(r"\b(?:SELECT\s.+\sFROM|INSERT INTO|DELETE FROM|UPDATE \w+ SET)\s.*"), " sql query "),
+    (
+        re.compile(r"\b(?:SELECT\s.+\sFROM|INSERT INTO|DELETE FROM|UPDATE \w+ SET)\s.*"),
+        " sql query ",
+    ),
     (re.compile(r"\d\s*(?:%\s*of|[+*\u00d7\u00f7^]|[-/]\s)\s*\d"), " calculate "),
     (re.compile(r"(?<!\w)#(?=[a-z])"), " channel "),
     (re.compile(r"(?<!\w)@(?=[a-z])"), " user "),

@@ -1,9 +1,10 @@
 """How well and how quickly tools are found, by words alone and with the extra `mcpproxy[semantic]`.
 
-    python scripts/bench/search.py [--tools FILE] [--queries FILE] [--count N]
+    python scripts/bench/search.py [--tools FILE] [--queries FILE] [--half HALF] [--count N]
 
 FILE of tools: {"server": [tool as in tools/list, …], …}; of queries: [{"query", "kind", "primary": ["server:tool", …]}, …],
-no primary where nothing should be found. Without them, a small set of invented tools. Times are taken at N tools
+no primary where nothing should be found. Without them, a small set of invented tools. HALF is "seen" or "held out", of
+queries that say which they are (data/README.md). Times are taken at N tools
 (default 10,000), made of the given ones.
 """
 
@@ -115,10 +116,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tools", type=Path, default=DATA / "tools.json")
     parser.add_argument("--queries", type=Path, default=DATA / "queries.json")
+    parser.add_argument("--half", choices=("seen", "held out"))
     parser.add_argument("--count", type=int, default=10_000)
     chosen = parser.parse_args()
     catalog = json.loads(chosen.tools.read_text(encoding="utf-8"))
     queries = json.loads(chosen.queries.read_text(encoding="utf-8"))
+    if chosen.half is not None:
+        queries = [each for each in queries if each.get("half") == chosen.half]
     entries = [entry(Tool(server, tool)) for server, tools in catalog.items() for tool in tools]
     for way, made in ways().items():
         search = made()
