@@ -51,7 +51,6 @@ ABSENT = {
     "localStorage": "nothing is kept from one execution to the next: there is no localStorage",
     "Deno": "this is not Deno: call a tool instead",
     "Bun": "this is not Bun: call a tool instead",
-    "Intl": "there is no Intl here: format by hand, e.g. toFixed or toISOString",
     "print": f"use console.log to write a line, and {VALUE}",
     "WebAssembly": "there is no WebAssembly here",
     "True": "this is JavaScript: write true",
@@ -166,6 +165,10 @@ WRONG_USE = [
     (
         re.compile(r"^TypeError: call_tools?\(.*\.(?:then|catch|finally) is not a function", re.DOTALL),
         "call_tool and call_tools give their answer at once, no promise: leave out then and catch, and look at .ok",
+    ),
+    (
+        re.compile(r"Intl\.[\w$]+ is not a "),
+        "Intl has NumberFormat and DateTimeFormat alone here, which write en-US in UTC",
     ),
     (
         re.compile(r"crypto\.(?:subtle is undefined|[\w$]+ is not a function)"),

@@ -20,7 +20,7 @@ Call tools:
 
 Give the result, as JSON data: top-level `return value`, or the last expression. Top-level await works. `input` is the input argument. console.log comes back as logs; await sleep(ms) waits.
 
-Not there: import, require, fetch, files, network, setTimeout, Intl (toLocaleString: en-US in UTC only). Nothing survives a run.
+Not there: import, require, fetch, files, network, setTimeout. Intl and toLocaleString: en-US in UTC only. Nothing survives a run.
 
 Limits: options.timeout_ms (usual default 2 minutes), max_tool_calls, allowed_servers. trace: true lists the calls made.
 

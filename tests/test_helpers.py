@@ -129,6 +129,27 @@ NODE = [
         "(() => { const d = new Date(13 * 36e5 + 65e3); return [d.toLocaleString(), d.toLocaleDateString('en-US'), d.toLocaleTimeString([], {timeZone: 'UTC'}), [1234.5, new Date(NaN)].toLocaleString()] })()",
         ["1/1/1970, 1:01:05 PM", "1/1/1970", "1:01:05 PM", "1,234.5,Invalid Date"],
     ),
+    (
+        "(() => { const usd = new Intl.NumberFormat('en-US', {style: 'currency', currency: 'USD'}); return [...[1234.5, -0.005, 1e6].map(usd.format), (9.5).toLocaleString('en-US', {style: 'currency', currency: 'eur', maximumFractionDigits: 0}), (1234.5).toLocaleString(undefined, {style: 'currency', currency: 'JPY'}), (5).toLocaleString('en-US', {style: 'currency', currency: 'CHF'})] })()",
+        ["$1,234.50", "-$0.01", "$1,000,000.00", "€10", "¥1,235", "CHF\u00a05.00"],
+    ),
+    (
+        "(() => { const d = new Date('2026-03-05T00:04:07Z'), at = (o) => d.toLocaleString('en-US', o); return [{year: 'numeric', month: 'short', day: 'numeric'}, {weekday: 'long', month: 'long', day: 'numeric', year: 'numeric'}, {month: 'long', year: 'numeric'}, {weekday: 'short'}, {month: '2-digit', day: '2-digit', year: 'numeric', hour: '2-digit', minute: '2-digit', hour12: false}, {dateStyle: 'medium', timeStyle: 'short'}, {dateStyle: 'long', timeStyle: 'long'}, {month: 'long', day: 'numeric', hour: 'numeric', minute: '2-digit', timeZone: 'UTC', timeZoneName: 'short'}].map(at) })()",
+        [
+            "Mar 5, 2026",
+            "Thursday, March 5, 2026",
+            "March 2026",
+            "Thu",
+            "03/05/2026, 24:04",
+            "Mar 5, 2026, 12:04 AM",
+            "March 5, 2026 at 12:04:07 AM UTC",
+            "March 5 at 12:04 AM UTC",
+        ],
+    ),
+    (
+        "(() => { const d = new Date('2026-03-05T09:04:07Z'); return [d.toLocaleDateString('en-CA'), d.toLocaleDateString('en-GB'), d.toLocaleTimeString([], {hour: '2-digit', minute: '2-digit'}), d.toLocaleTimeString('en-US', {hour12: false}), d.toLocaleDateString('en-US', {hour: 'numeric'}), Intl.DateTimeFormat().resolvedOptions().timeZone, new Intl.DateTimeFormat('en-US', {month: 'short'}).format(d)] })()",
+        ["2026-03-05", "05/03/2026", "09:04 AM", "09:04:07", "3/5/2026, 9 AM", "UTC", "Mar"],
+    ),
     ("[btoa('hello'), atob('aGVsbG8='), atob(' aGVs bG8 ')]", ["aGVsbG8=", "hello", "hello"]),
     ("(() => { try { atob('*') } catch (e) { return e.name } })()", "InvalidCharacterError"),
     ("(() => { try { btoa('\u20ac') } catch (e) { return e.name } })()", "InvalidCharacterError"),
@@ -250,11 +271,14 @@ async def test_what_is_absent_is_absent(world, name):
     "code",
     [
         "(1).toLocaleString('de-DE')",
-        "(1).toLocaleString('en-US', {style: 'currency', currency: 'EUR'})",
+        "(1).toLocaleString('en-US', {style: 'currency', currency: 'KWD'})",
         "new Date(0).toLocaleString('en-US', {timeZone: 'Asia/Tokyo'})",
-        "new Date(0).toLocaleDateString(undefined, {month: 'long'})",
+        "new Date(0).toLocaleDateString(undefined, {month: 'narrow'})",
+        "new Date(0).toLocaleDateString('en-US', {weekday: 'long', year: 'numeric'})",
+        "new Date(0).toLocaleTimeString('en-GB')",
+        "new Intl.DateTimeFormat('de-DE')",
     ],
 )
 async def test_a_text_that_would_be_wrong_for_its_locale_is_refused(world, code):
     reply = await world.run(code)
-    assert "there is no Intl here" in reply["error"]["message"]
+    assert "only en-US in UTC can be written here" in reply["error"]["message"]

@@ -465,6 +465,7 @@ HINTS = [
     ("import { z } from 'zod'; 1", "packages are not available"),
     ("const { createHash } = require('node:crypto');", "crypto.randomUUID() is there"),
     ("await crypto.subtle.digest('SHA-256', new Uint8Array(1))", "randomUUID and getRandomValues alone"),
+    ("new Intl.RelativeTimeFormat('en').format(1, 'day')", "NumberFormat and DateTimeFormat alone"),
     ("new AbortController()", "stops waiting for it"),
     ("await tools.nowhere.list({})", "there are stub, my-server, github"),
     ("const seen = [1];\nconst all = await tools.stub.echo({all: seen});\nconst show = (x) => x;\nconsole.log(all);", "For example: return all"),

@@ -149,7 +149,7 @@ class Engine:
         build = self.context.eval(
             f"({names}) => {{ const host = {{ {names} }};"
             + "\n" * FIRST_LINE
-            + f"const made = {asset('prelude.js')}(host);\n{asset('helpers.js')}(made);\nreturn made.call; }}"
+            + f"const made = {asset('prelude.js')}(host);\n{asset('helpers.js')}(made);\n{asset('english.js')}(made);\nreturn made.call; }}"
         )
         handles = [self.context.get(name) for name in doors]
         self.context.eval("".join(f"delete globalThis.{name};" for name in doors))

@@ -326,65 +326,6 @@
     return 0;
   }));
 
-  // ── texts for people: English of the United States, in UTC, and nothing that would be wrong elsewhere ──
-
-  const ENGLISH = new Set(['en', 'en-US']);
-  const REMEDY = 'there is no Intl here, so only en-US in UTC can be written; format it by hand, e.g. with toFixed() or toISOString()';
-
-  /** The options, if they and the locale are those that can be honoured. */
-  function honoured(method, locales, options, taken) {
-    for (const locale of locales === undefined ? [] : [locales].flat()) {
-      if (!ENGLISH.has(locale)) throw new RangeError(`${method} can't write ${inspectable(locale)}: ${REMEDY}`);
-    }
-    for (const name of Object.keys(options ?? {})) {
-      if (options[name] !== undefined && !taken[name]?.(options[name])) throw new RangeError(`${method} can't do {${name}: ${inspectable(options[name])}}: ${REMEDY}`);
-    }
-    return options ?? {};
-  }
-  const inspectable = (value) => typeof value === 'string' ? `'${value.slice(0, 50)}'` : String(value).slice(0, 50);
-  const grouped = (digits) => digits.replace(/\B(?=(?:\d{3})+$)/g, ',');
-
-  /** A finite number's decimal digits, rounded half away from zero; `shift` places are moved before the point. */
-  function decimal(number, least, most, shift) {
-    const [, whole, part = '', power = '0'] = /^(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/.exec(String(Math.abs(number)));
-    const point = whole.length + Number(power) + shift;
-    const digits = '0'.repeat(Math.max(0, 1 - point)) + whole + part + '0'.repeat(Math.max(0, point - whole.length - part.length));
-    const at = Math.max(point, 1), end = at + most;
-    let kept = BigInt(digits.slice(0, end).padEnd(end, '0'));
-    if (digits[end] >= '5') kept++;
-    const all = String(kept).padStart(end, '0'), fraction = all.slice(all.length - most, most ? undefined : all.length - most);
-    return [all.slice(0, all.length - most).replace(/^0+(?=\d)/, ''), fraction.replace(new RegExp(`(?<=^.{${least}}.*?)0+$`), '')];
-  }
-
-  const places = (value) => Number.isInteger(value) && value >= 0 && value <= 100;
-  const NUMBER = { minimumFractionDigits: places, maximumFractionDigits: places, useGrouping: (value) => typeof value === 'boolean', style: (value) => value === 'decimal' || value === 'percent' };
-  defineProperty(Number.prototype, 'toLocaleString', hidden(function toLocaleString(locales, options) {
-    const number = Number.prototype.valueOf.call(this);
-    const { minimumFractionDigits: min, maximumFractionDigits: max, useGrouping = true, style } = honoured('toLocaleString', locales, options, NUMBER);
-    if (min > max) throw new RangeError('toLocaleString: minimumFractionDigits is more than maximumFractionDigits');
-    const percent = style === 'percent', usual = percent ? 0 : 3;
-    const sign = number < 0 || Object.is(number, -0) ? '-' : '', after = percent ? '%' : '';
-    if (!Number.isFinite(number)) return Number.isNaN(number) ? 'NaN' + after : sign + '\u221e' + after;
-    const least = min ?? Math.min(0, max ?? 0), [whole, part] = decimal(number, least, max ?? Math.max(usual, least), percent ? 2 : 0);
-    return sign + (useGrouping ? grouped(whole) : whole) + (part && '.' + part) + after;
-  }));
-  defineProperty(BigInt.prototype, 'toLocaleString', hidden(function toLocaleString(locales, options) {
-    honoured('toLocaleString', locales, options, {});
-    const text = BigInt.prototype.toString.call(this);
-    return text[0] === '-' ? '-' + grouped(text.slice(1)) : grouped(text);
-  }));
-
-  const two = (value) => String(value).padStart(2, '0');
-  const day = (date) => `${date.getUTCMonth() + 1}/${date.getUTCDate()}/${date.getUTCFullYear()}`;
-  const time = (date) => `${date.getUTCHours() % 12 || 12}:${two(date.getUTCMinutes())}:${two(date.getUTCSeconds())} ${date.getUTCHours() < 12 ? 'AM' : 'PM'}`;
-  for (const [method, text] of [['toLocaleString', (date) => `${day(date)}, ${time(date)}`], ['toLocaleDateString', day], ['toLocaleTimeString', time]]) {
-    defineProperty(Date.prototype, method, hidden({ [method](locales, options) {
-      const valid = !Number.isNaN(Date.prototype.getTime.call(this));
-      honoured(method, locales, options, { timeZone: (zone) => zone === 'UTC' });
-      return valid ? text(this) : 'Invalid Date';
-    } }[method]));
-  }
-
   for (const C of [TextEncoder, TextDecoder, URLSearchParams, URL]) { tag(C, C.name); publish(C.name, C); }
   known('URLSearchParams', URLSearchParams.prototype);
   publish('structuredClone', structuredClone);

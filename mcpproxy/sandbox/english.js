@@ -1,0 +1,171 @@
+// Numbers and dates as texts for people, in the words of https://tc39.es/ecma402/: English of the United
+// States, in UTC. What would come out otherwise elsewhere is refused, rather than written wrongly.
+(function (prelude) {
+  'use strict';
+  const { publish, hidden } = prelude;
+  const { defineProperty } = Reflect;
+  const ENGLISH = new Set(['en', 'en-US']);
+  const REMEDY = 'only en-US in UTC can be written here; format it by hand, e.g. with toFixed() or toISOString()';
+  const inspectable = (value) => typeof value === 'string' ? `'${value.slice(0, 50)}'` : String(value).slice(0, 50);
+
+  /** The options, if they and the locale are those that can be honoured. */
+  function honoured(method, locales, options, taken, known = ENGLISH) {
+    for (const locale of locales === undefined ? [] : [locales].flat()) {
+      if (!known.has(locale)) throw new RangeError(`${method} can't write ${inspectable(locale)}: ${REMEDY}`);
+    }
+    for (const name of Object.keys(options ?? {})) {
+      if (options[name] !== undefined && !taken[name]?.(options[name])) throw new RangeError(`${method} can't do {${name}: ${inspectable(options[name])}}: ${REMEDY}`);
+    }
+    return options ?? {};
+  }
+
+  // ── https://tc39.es/ecma402/#sec-intl-numberformat-constructor ────────────────────────────────
+
+  const grouped = (digits) => digits.replace(/\B(?=(?:\d{3})+$)/g, ',');
+
+  /** A finite number's decimal digits, rounded half away from zero; `shift` places are moved before the point. */
+  function decimal(number, least, most, shift) {
+    const [, whole, part = '', power = '0'] = /^(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/.exec(String(Math.abs(number)));
+    const point = whole.length + Number(power) + shift;
+    const digits = '0'.repeat(Math.max(0, 1 - point)) + whole + part + '0'.repeat(Math.max(0, point - whole.length - part.length));
+    const at = Math.max(point, 1), end = at + most;
+    let kept = BigInt(digits.slice(0, end).padEnd(end, '0'));
+    if (digits[end] >= '5') kept++;
+    const all = String(kept).padStart(end, '0'), fraction = all.slice(all.length - most, most ? undefined : all.length - most);
+    return [all.slice(0, all.length - most).replace(/^0+(?=\d)/, ''), fraction.replace(new RegExp(`(?<=^.{${least}}.*?)0+$`), '')];
+  }
+
+  // https://www.unicode.org/cldr/charts/latest/by_type/numbers.symbols.html, in English; others have their code
+  const SYMBOLS = { USD: '$', EUR: '\u20ac', GBP: '\u00a3', JPY: '\u00a5', CNY: 'CN\u00a5', INR: '\u20b9', KRW: '\u20a9', CAD: 'CA$', AUD: 'A$', MXN: 'MX$', BRL: 'R$', NZD: 'NZ$', HKD: 'HK$', ILS: '\u20aa', TWD: 'NT$', PHP: '\u20b1' };
+  for (const code of ['CHF', 'SEK', 'NOK', 'DKK', 'PLN', 'CZK', 'ZAR', 'SGD', 'TRY', 'THB', 'AED', 'SAR', 'MYR', 'ARS', 'RON', 'UAH']) SYMBOLS[code] = code + '\u00a0';
+  const WHOLE = new Set(['JPY', 'KRW']);
+
+  const places = (value) => Number.isInteger(value) && value >= 0 && value <= 100;
+  const NUMBER = {
+    minimumFractionDigits: places, maximumFractionDigits: places, useGrouping: (value) => typeof value === 'boolean',
+    style: (value) => value === 'decimal' || value === 'percent' || value === 'currency',
+    currency: (value) => Object.hasOwn(SYMBOLS, String(value).toUpperCase()), currencyDisplay: (value) => value === 'symbol',
+  };
+  function numberText(method, number, locales, options) {
+    const { minimumFractionDigits: min, maximumFractionDigits: max, useGrouping = true, style = 'decimal', currency } = honoured(method, locales, options, NUMBER);
+    if (min > max) throw new RangeError(method + ': minimumFractionDigits is more than maximumFractionDigits');
+    if (style === 'currency' && currency === undefined) throw new TypeError(method + ': style currency needs a currency, e.g. USD');
+    const code = style === 'currency' ? currency.toUpperCase() : '', own = code ? WHOLE.has(code) ? 0 : 2 : 0;
+    const sign = number < 0 || Object.is(number, -0) ? '-' : '', before = code && SYMBOLS[code], after = style === 'percent' ? '%' : '';
+    if (!Number.isFinite(number)) return Number.isNaN(number) ? before.trim() + 'NaN' + after : sign + before.trim() + '\u221e' + after;
+    const least = min ?? Math.min(own, max ?? own), most = max ?? Math.max(style === 'decimal' ? 3 : own, least);
+    const [whole, part] = decimal(number, least, most, after ? 2 : 0);
+    return sign + before + (useGrouping ? grouped(whole) : whole) + (part && '.' + part) + after;
+  }
+  defineProperty(Number.prototype, 'toLocaleString', hidden(function toLocaleString(locales, options) {
+    return numberText('toLocaleString', Number.prototype.valueOf.call(this), locales, options);
+  }));
+  defineProperty(BigInt.prototype, 'toLocaleString', hidden(function toLocaleString(locales, options) {
+    honoured('toLocaleString', locales, options, {});
+    const text = BigInt.prototype.toString.call(this);
+    return text[0] === '-' ? '-' + grouped(text.slice(1)) : grouped(text);
+  }));
+
+  // ── https://tc39.es/ecma402/#sec-intl-datetimeformat-constructor ──────────────────────────────
+
+  const MONTHS = ['January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September', 'October', 'November', 'December'];
+  const DAYS = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
+  const one = (...words) => (value) => words.includes(value);
+  const digits = one('numeric', '2-digit'), style = one('full', 'long', 'medium', 'short');
+  const DATE = {
+    weekday: one('long', 'short'), year: digits, month: one('numeric', '2-digit', 'long', 'short'), day: digits,
+    hour: digits, minute: digits, second: digits, hour12: (value) => typeof value === 'boolean', hourCycle: one('h12', 'h23'),
+    timeZone: one('UTC', 'GMT', 'Etc/UTC'), timeZoneName: one('short'), dateStyle: style, timeStyle: style,
+  };
+  const STYLES = {
+    date: { full: { weekday: 'long', year: 'numeric', month: 'long', day: 'numeric' }, long: { year: 'numeric', month: 'long', day: 'numeric' }, medium: { year: 'numeric', month: 'short', day: 'numeric' }, short: { year: '2-digit', month: 'numeric', day: 'numeric' } },
+    time: { full: {}, long: { timeZoneName: 'short' }, medium: {}, short: {} },
+  };
+  // Locales that are asked for because of the form in which they write a day.
+  const DAY_FORMS = { 'en-CA': (y, m, d) => `${y}-${m}-${d}`, 'sv-SE': (y, m, d) => `${y}-${m}-${d}`, 'en-GB': (y, m, d) => `${d}/${m}/${y}` };
+  const WITH_DAYS = new Set([...ENGLISH, ...Object.keys(DAY_FORMS)]);
+
+  const two = (value) => String(value).padStart(2, '0');
+  const numeric = (value, form) => form === '2-digit' ? two(value % 100) : String(value);
+
+  /** The date's part of the text; undefined for fields that no pattern of the language has together. */
+  function dayText(date, { weekday, year, month, day }) {
+    const y = year && numeric(date.getUTCFullYear(), year), d = day && numeric(date.getUTCDate(), day);
+    const words = month === 'long' || month === 'short', name = MONTHS[date.getUTCMonth()];
+    const m = month && (words ? month === 'long' ? name : name.slice(0, 3) : numeric(date.getUTCMonth() + 1, month));
+    const e = weekday && (weekday === 'long' ? DAYS[date.getUTCDay()] : DAYS[date.getUTCDay()].slice(0, 3));
+    if (e && !(m && d)) return m || d || y ? undefined : e;
+    if (!m) return y && d ? undefined : y ?? d ?? '';
+    const rest = words ? (d ? `${m} ${d}` : m) + (y ? (d ? ', ' : ' ') + y : '') : [m, d, y].filter(Boolean).join('/');
+    return e ? `${e}, ${rest}` : rest;
+  }
+
+  function timeText(date, { hour, minute, second, hour12, hourCycle, timeZoneName }) {
+    if (!hour) return minute || second || timeZoneName ? undefined : '';
+    const full = date.getUTCHours(), halves = hour12 ?? hourCycle !== 'h23';
+    if (!minute && (second || timeZoneName && !halves)) return undefined;
+    // en-US counts to 24 where it is told hour12: false, and to 23 with h23
+    const shown = halves ? numeric(full % 12 || 12, hour) : two(full === 0 && hour12 === false ? 24 : full);
+    const clock = shown + (minute ? ':' + two(date.getUTCMinutes()) : '') + (second ? ':' + two(date.getUTCSeconds()) : '');
+    return clock + (halves ? full < 12 ? ' AM' : ' PM' : '') + (timeZoneName ? ' UTC' : '');
+  }
+
+  const DEFAULTS = { date: { year: 'numeric', month: 'numeric', day: 'numeric' }, time: { hour: 'numeric', minute: '2-digit', second: '2-digit' } };
+  const ASKED = { date: ['weekday', 'year', 'month', 'day'], time: ['hour', 'minute', 'second'] };
+
+  /** What is to be written: the fields asked for, those of the styles, or those that `method` has by itself. */
+  function fields(method, options, required, defaults) {
+    const { dateStyle, timeStyle } = options, no = (name) => { throw new TypeError(`${method}: ${name} can't be asked for here`); };
+    if (dateStyle || timeStyle) {
+      for (const name of [...ASKED.date, ...ASKED.time, 'timeZoneName']) if (options[name] !== undefined) no(`${name} beside dateStyle and timeStyle`);
+      if (dateStyle && required === 'time') no('dateStyle');
+      if (timeStyle && required === 'date') no('timeStyle');
+      const { second, ...short } = DEFAULTS.time;
+      return { ...options, ...STYLES.date[dateStyle], ...timeStyle && { ...short, ...timeStyle !== 'short' && { second }, ...STYLES.time[timeStyle] } };
+    }
+    const groups = required === 'any' ? ['date', 'time'] : [required];
+    if (groups.some((group) => ASKED[group].some((name) => options[name] !== undefined))) return options;
+    return Object.assign({ ...options }, ...(defaults === 'all' ? ['date', 'time'] : [defaults]).map((group) => DEFAULTS[group]));
+  }
+
+  function dateText(method, date, locales, options, required, defaults) {
+    const asked = honoured(method, locales, options, DATE, WITH_DAYS), locale = [locales].flat()[0];
+    const wanted = fields(method, asked, required, defaults), invalid = Number.isNaN(Date.prototype.getTime.call(date));
+    if (Object.hasOwn(DAY_FORMS, locale)) {
+      if (defaults !== 'date' || Object.keys(asked).some((name) => name !== 'timeZone')) honoured(method, locales, {}, DATE);
+      return invalid ? 'Invalid Date' : DAY_FORMS[locale](date.getUTCFullYear(), two(date.getUTCMonth() + 1), two(date.getUTCDate()));
+    }
+    if (invalid) return 'Invalid Date';
+    const day = dayText(date, wanted), time = timeText(date, wanted), zone = wanted.timeStyle === 'full' ? ' Coordinated Universal Time' : '';
+    if (day === undefined || time === undefined || (wanted.weekday && time && !wanted.day)) throw new RangeError(`${method} can't write {${Object.keys(wanted).join(', ')}} together: ${REMEDY}`);
+    return day + (day && time && (wanted.month === 'long' ? ' at ' : ', ')) + time + zone;
+  }
+  for (const [method, required, defaults] of [['toLocaleString', 'any', 'all'], ['toLocaleDateString', 'date', 'date'], ['toLocaleTimeString', 'time', 'time']]) {
+    defineProperty(Date.prototype, method, hidden({ [method](locales, options) {
+      return dateText(method, this, locales, options, required, defaults);
+    } }[method]));
+  }
+
+  // ── https://tc39.es/ecma402/#intl-object: as far as the above goes ────────────────────────────
+
+  const Intl = {};
+  const formatter = (name, write, settled) => {
+    const made = { [name]: function (locales, options) {
+      write(settled === 'time' ? new Date(0) : 0, locales, options);       // refuses what it can't honour
+      const self = new.target ? this : Object.create(made.prototype);
+      defineProperty(self, 'format', hidden((value) => write(value, locales, options)));
+      defineProperty(self, 'resolvedOptions', hidden(() => ({ locale: 'en-US', numberingSystem: 'latn', ...settled === 'time' && { calendar: 'gregory', timeZone: 'UTC' }, ...options })));
+      return self;
+    } }[name];
+    defineProperty(made, 'supportedLocalesOf', hidden((locales) => [locales ?? []].flat().filter((locale) => ENGLISH.has(locale))));
+    defineProperty(Intl, name, hidden(made));
+  };
+  formatter('NumberFormat', (value, locales, options) => typeof value === 'bigint' ? value.toLocaleString(locales, options) : numberText('NumberFormat', Number(value), locales, options));
+  formatter('DateTimeFormat', (value = Date.now(), locales, options) => {
+    const date = new Date(value);
+    if (Number.isNaN(date.getTime())) throw new RangeError('Invalid time value');
+    return dateText('DateTimeFormat', date, locales, options, 'any', 'date');
+  }, 'time');
+  defineProperty(Intl, Symbol.toStringTag, { value: 'Intl', configurable: true });
+  publish('Intl', Intl);
+})
