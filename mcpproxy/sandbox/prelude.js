@@ -773,7 +773,7 @@
 
     /** Be as if nothing had run. Only ever called after a rehearsal. */
     reset() {
-      outcome = 0;
+      outcome = number = 0;
       held = undefined;
       delete G.input;
     },

@@ -257,13 +257,14 @@ def rehearse(engine: Engine, parser: Parser) -> None:
     """Go all the way that a script goes: what a first use makes or touches is then there."""
     near, far = socketpair()
     line = Line(near.fileno())
-    for source in ("return await 0", "0"):
+    for source in ("return await call_tool('a', 'b', {})", "call_tool('a', 'b', {})"):
         wanted = Wanted(source=source, language="javascript", compiled=None, refusal=None, input={})
         far.sendall(frames.pack(pack(wanted, 2**28, 2**20)))
         frame = line.receive()
         assert frame is not None
+        far.sendall(frames.pack(b'1 {"ok":true,"result":{}}'))
         Run(line, engine, parser, Job(frame)).run()
-        far.recv(64)
+        far.recv(256)
         engine.call("reset")
         engine.settled = False
     engine.call("compiles", '"0"')
