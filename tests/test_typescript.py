@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import sys
+import time
 from pathlib import Path
 
 import anyio
@@ -14,7 +15,7 @@ from warm import COMPILED
 from mcpproxy.errors import WorkerError
 from mcpproxy.sandbox import frames
 from mcpproxy.sandbox.transformer import open_transformer
-from mcpproxy.sandbox.typescript import Oxc
+from mcpproxy.sandbox.typescript import Oxc, parted
 
 
 async def test_a_damaged_file_is_made_anew_and_the_next_process_takes_it(tmp_path):
@@ -45,7 +46,7 @@ async def test_a_cancelled_request_leaves_no_answer_for_the_next():
 async def test_a_process_that_dies_is_replaced():
     async with open_transformer(COMPILED) as transformer:
         await transformer.warm()
-        process = transformer._process
+        process = transformer.worker.process
         process.kill()
         await process.wait()
         with pytest.raises(WorkerError):
@@ -72,10 +73,40 @@ def test_what_cannot_be_transformed_is_said_without_insides(source, refusal):
 async def test_its_process_is_in_jail():
     async with open_transformer(COMPILED) as transformer:
         await transformer.warm()
-        process = Path(f"/proc/{transformer._process.pid}")
+        process = Path(f"/proc/{transformer.worker.process.pid}")
         assert "NoNewPrivs:\t1" in (process / "status").read_text(encoding="ascii")
         limits = (process / "limits").read_text(encoding="ascii")
         assert re.search(r"^Max file size +0 +0 ", limits, re.MULTILINE)
+
+
+@pytest.mark.threat("S13")
+async def test_nobody_waits_for_a_source_that_takes_long(monkeypatch):
+    monkeypatch.setattr("mcpproxy.sandbox.transformer.QUICK_SECONDS", 0.05)
+    long = "return 1;\n" + "namespace A { export const b = 1 }\n" * 20_000
+    async with open_transformer(COMPILED) as transformer, anyio.create_task_group() as tasks:
+        await transformer.warm()
+        tasks.start_soon(transformer.transform, long)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(5):
+            assert (await transformer.transform("1 as number")).text == "1;\n"
+        tasks.cancel_scope.cancel()
+    assert transformer.worker.process.returncode is not None
+
+
+@pytest.mark.threat("S13")
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import {" + " type a" * 20_000,
+        "import type a\n" * 20_000,
+        "}namespace a " * 20_000,
+        "export const a = 1;\n" * 20_000,
+    ],
+)
+def test_what_stands_in_no_function_is_found_in_time_that_grows_with_the_source(source):
+    began = time.process_time()
+    parted(source)
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize(
@@ -83,10 +114,12 @@ async def test_its_process_is_in_jail():
 )
 async def test_what_is_no_answer_ends_the_process_not_the_next_transform(garbage):
     async with open_transformer(COMPILED) as transformer:
-        transformer._line, theirs = socket.socketpair()
-        transformer._line.setblocking(False)
+        await transformer.warm()
+        transformer.worker.line.close()
+        transformer.worker.line, theirs = socket.socketpair()
+        transformer.worker.line.setblocking(False)
         with theirs:
             theirs.sendall(garbage)
             with pytest.raises(WorkerError):
                 await transformer.transform("1 as number")
-        assert transformer._line is None
+        assert transformer.worker is None

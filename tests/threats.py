@@ -74,6 +74,8 @@ THREATS: dict[str, tuple[str, ...]] = {
     "S13": (
         CORPUS,
         "test_typescript::test_a_process_that_dies_is_replaced",
+        "test_typescript::test_nobody_waits_for_a_source_that_takes_long",
+        "test_typescript::test_what_stands_in_no_function_is_found_in_time_that_grows_with_the_source",
         "test_typescript::test_what_cannot_be_transformed_is_said_without_insides",
     ),
     "S14": (

@@ -26,10 +26,11 @@ WORDS_BEFORE_REGEX = frozenset(
 STATEMENT_ENDS = frozenset(("", ";", "}", "export"))
 
 IMPORT_TYPE = re.compile(
-    r"import\s+(?:type\b[^;'\"]*|\{\s*(?:type\s[\w\s$]+,?\s*)+\}\s*)(?:from\s*)?['\"][^'\"\n]*['\"];?"
+    r"import\s+(?:type\b[^;'\"]{0,2000}+|\{\s*+(?:type\s[\w\s$]{1,200}+(?:,\s*+|(?=\})))+\}\s*(?:from\s*)?)"
+    r"['\"][^'\"\n]*['\"];?"
 )
 EXPORT = re.compile(r"export\b(?:\s+default\b)?(?!\s*[{*=])")
-NAMESPACE = re.compile(r"(?:declare\s+)?(?:namespace|module|global)\b[^\n{;=()]*\{")
+NAMESPACE = re.compile(r"(?:declare\s+)?(?:namespace|module|global)\b[^\n{;=()]{0,200}+\{")
 OPENS, CLOSES = frozenset("([{"), frozenset(")]}")
 
 Kind = Literal["import", "export", "namespace"]

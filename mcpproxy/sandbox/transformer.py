@@ -1,6 +1,7 @@
-"""The line to the process that makes JavaScript of TypeScript (`typescript.py`): one source at a time.
+"""The line to the processes that make JavaScript of TypeScript (`typescript.py`): one source at a time each.
 
-It is killed when it takes too long or when nobody waits any more, and started again when it is asked next.
+One process serves all. Which takes long with a source keeps to that one, so that nobody else waits, and another
+takes its place. It is killed when it takes too long or when nobody waits any more.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +18,12 @@ import anyio
 
 from mcpproxy.errors import WorkerError
 from mcpproxy.sandbox import frames
-from mcpproxy.spawning import Process, spawn
+from mcpproxy.spawning import spawn
 
+QUICK_SECONDS = 1.0
+"""In which others wait for a source; OXC takes 50 ms for the largest that is accepted."""
 SECONDS = 10.0
-"""For one source; OXC takes 50 ms for the largest that is accepted."""
+"""For one source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +34,54 @@ class Compiled:
     refusal: str | None = None
 
 
+class Worker:
+    """One process. Whoever has it sees to its end."""
+
+    def __init__(self, cache: Path | None) -> None:
+        self.line, theirs = socket.socketpair()
+        self.line.setblocking(False)
+        self._rest = memoryview(b"")
+        self._splitter = frames.Splitter()
+        with theirs:
+            self.process = spawn(
+                [
+                    sys.executable,
+                    "-I",
+                    "-c",
+                    "from mcpproxy.sandbox.typescript import main; main()",
+                    str(theirs.fileno()),
+                    *([] if cache is None else [str(cache)]),
+                ],
+                env={},
+                pass_fds=[theirs.fileno()],
+            )
+
+    def give(self, source: str) -> None:
+        self._rest = memoryview(frames.pack(json.dumps(source).encode()))
+
+    async def answer(self) -> Compiled:
+        """To what it was given. Who is cancelled meanwhile may go on waiting later."""
+        while self._rest:
+            try:
+                self._rest = self._rest[self.line.send(self._rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self.line)
+        while True:
+            await anyio.wait_readable(self.line)
+            data = self.line.recv(1 << 18)
+            if not data:
+                raise WorkerError("no answer")
+            if found := self._splitter.feed(data):
+                answer = json.loads(found[0])
+                return Compiled(answer["text"], answer["refusal"])
+
+    async def end(self) -> None:
+        self.line.close()
+        await self.process.end()
+
+
 class Transformer:
-    """One process that transforms, started when first needed or by `warm`.
+    """Started when first needed or by `warm`.
 
     `cache` is a directory of ours for what OXC compiles to: half a second and 40 MB the first time only.
     """
@@ -40,8 +89,8 @@ class Transformer:
     def __init__(self, cache: Path | None) -> None:
         self._cache = cache
         self._lock = anyio.Lock(fast_acquire=True)
-        self._line: socket.socket | None = None
-        self._process: Process | None = None
+        self.worker: Worker | None = None
+        """One that has nothing to do."""
 
     async def warm(self) -> None:
         """Have it ready before somebody waits for it: the first use compiles for half a second."""
@@ -49,81 +98,35 @@ class Transformer:
 
     async def transform(self, source: str) -> Compiled:
         """What `source` is in JavaScript. Raises `WorkerError` when the process gives no answer."""
-        async with self._lock:
-            try:
-                with anyio.fail_after(SECONDS):
-                    return await self._ask(source)
-            except TimeoutError:
-                await self._stop()
-                return Compiled(None, "the TypeScript transform took too long")
-            except (OSError, WorkerError, ValueError, LookupError, TypeError) as error:
-                # What is no answer comes from a process that isn't ours any more.
-                await self._stop()
-                raise WorkerError(f"the TypeScript transform ended: {error}") from error
-            except anyio.get_cancelled_exc_class():
-                await self._stop()  # its answer must not reach the next one who asks
-                raise
-
-    async def _ask(self, source: str) -> Compiled:
-        if self._line is None:
-            self._start()
-        line = self._line
-        assert line is not None
-        await send(line, json.dumps(source).encode())
-        answer = json.loads(await receive(line))
-        return Compiled(answer["text"], answer["refusal"])
-
-    def _start(self) -> None:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        self._line = ours
-        with theirs:
-            self._process = spawn(
-                [
-                    sys.executable,
-                    "-I",
-                    "-c",
-                    "from mcpproxy.sandbox.typescript import main; main()",
-                    str(theirs.fileno()),
-                    *([] if self._cache is None else [str(self._cache)]),
-                ],
-                env={},
-                pass_fds=[theirs.fileno()],
-            )
-
-    async def _stop(self) -> None:
-        line, self._line = self._line, None
-        process, self._process = self._process, None
-        if line is not None:
-            line.close()
-        if process is not None:
-            await process.end()
+        worker, found = None, None
+        try:
+            async with self._lock:
+                worker, self.worker = self.worker or Worker(self._cache), None
+                worker.give(source)
+                with anyio.move_on_after(QUICK_SECONDS):
+                    found = await worker.answer()
+            if found is None:
+                with anyio.fail_after(SECONDS - QUICK_SECONDS):
+                    found = await worker.answer()
+            if self.worker is None:
+                self.worker, worker = worker, None
+            return found
+        except TimeoutError:
+            return Compiled(None, "the TypeScript transform took too long")
+        except (OSError, WorkerError, ValueError, LookupError, TypeError) as error:
+            # What is no answer comes from a process that isn't ours any more.
+            raise WorkerError(f"the TypeScript transform ended: {error}") from error
+        finally:
+            if worker is not None:
+                await worker.end()
 
 
 @asynccontextmanager
 async def open_transformer(cache: Path | None = None) -> AsyncIterator[Transformer]:
-    """A transformer whose process lives no longer than this block."""
+    """A transformer whose processes live no longer than this block, or than who waits for them."""
     transformer = Transformer(cache)
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(transformer._stop)
+    try:
         yield transformer
-
-
-async def send(line: socket.socket, text: bytes) -> None:
-    data = memoryview(frames.pack(text))
-    while data:
-        try:
-            data = data[line.send(data) :]
-        except BlockingIOError:
-            await anyio.wait_writable(line)
-
-
-async def receive(line: socket.socket) -> bytes:
-    splitter = frames.Splitter()
-    while True:
-        await anyio.wait_readable(line)
-        data = line.recv(1 << 18)
-        if not data:
-            raise WorkerError("no answer")
-        if found := splitter.feed(data):
-            return found[0]
+    finally:
+        if transformer.worker is not None:
+            await transformer.worker.end()

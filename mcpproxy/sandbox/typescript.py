@@ -34,6 +34,7 @@ NAMED = re.compile(r"^[ \t]*(?:export[ \t]+)?namespace[ \t]+([\w$.]+)", re.MULTI
 OPENED = re.compile(r"^(\t*\(function\((_[\w$]+)\) \{)$", re.MULTILINE)
 CLOSED = re.compile(r"^(\t*\})\)\(([\w$]+) \|\| \(", re.MULTILINE)
 DECLARED = re.compile(r"let ([\w$]+);")
+KNOWN = re.compile(r"^\t*(?:let|var|class|function) ([\w$]+)", re.MULTILINE)
 FUNCTION = re.compile(r"\s*(?:/[/*]|async\b|function\b)")
 """How a source begins that may be one function without a name, which is no statement."""
 
@@ -93,16 +94,16 @@ class Oxc:
 
     def _in_parts(self, parts: list[str]) -> str:
         """As the body of a function; of which every other part is a namespace."""
-        text = ""
+        texts, known = [""], set[str]()
         for n, part in enumerate(parts):
+            if not n % 2 and not part.strip():
+                continue
             made = self._run(part) if n % 2 else self._within(HEAD, part, f"\n{TAIL}")
             declared = DECLARED.match(made) if n % 2 else None
-            if declared and re.search(
-                rf"^\t*(?:let|var|class|function) {re.escape(declared[1])}\b", text, re.MULTILINE
-            ):
-                made = made[declared.end() :]
-            text = f"{text}\n{made}"
-        return text
+            again = declared is not None and declared[1] in known
+            known.update(KNOWN.findall(made))
+            texts.append(made[declared.end() :] if declared and again else made)
+        return "\n".join(texts)
 
     def _within(self, before: str, source: str, after: str) -> str:
         return inner(self._run(before + source + after), before)
@@ -156,20 +157,21 @@ def parted(source: str) -> tuple[list[str], str]:
 
     Without its type imports and the word `export`, where each line stays as long as it was.
     """
-    parts, whole, last = [""], "", 0
+    parts: list[list[str]] = [[]]
+    last = 0
     for kind, start, end in pieces(source):
         piece = source[start:end]
         if kind != "namespace":
             piece = re.sub(r"[^\n]", " ", piece)
-        whole += source[last:start] + piece
-        parts[-1] += source[last:start]
+        parts[-1].append(source[last:start])
         if kind == "namespace":
-            parts += [piece, ""]
+            parts += [[piece], []]
         else:
-            parts[-1] += piece
+            parts[-1].append(piece)
         last = end
-    parts[-1] += source[last:]
-    return parts, whole + source[last:]
+    parts[-1].append(source[last:])
+    joined = ["".join(each) for each in parts]
+    return joined, "".join(joined)
 
 
 def merged(text: str) -> str:
