@@ -26,8 +26,10 @@ OWN_GROUP = 0.5
 OUTDATED = 0.5
 """What is left of the score of an entry that is deprecated."""
 
-TAIL = 0.15
-"""Entries below this share of the best score are noise."""
+TAIL = 0.2
+TAIL_BY_WORDS, TAIL_WITH_LIKENESS = 0.15, 0.3
+"""Entries below this share of the best score are noise: where there are words alone; before nearness in
+meaning is added, and then, as everything is a little alike."""
 
 MEANING = 0.75
 """What it counts how near an entry is in meaning, against the best score by words."""
@@ -80,7 +82,7 @@ class Ranking:
             for concept, weight in asked.items()
         ]
 
-    def scores(self, scores: Mapping[int, float]) -> dict[int, float]:
+    def scores(self, scores: Mapping[int, float], tail: float = TAIL) -> dict[int, float]:
         """Of the best. The long tail that shares a common word is left out."""
         rows = self._rows
         ahead = sorted(scores, key=lambda n: (-scores[n], rows[n].id))[:MOST_FOUND]
@@ -89,7 +91,7 @@ class Ranking:
             * (1 + self._bonus(rows[number], place < COMPARED))
             * (OUTDATED if rows[number].outdated else 1)
             for place, number in enumerate(ahead)
-            if scores[number] >= TAIL * scores[ahead[0]]
+            if scores[number] >= tail * scores[ahead[0]]
         }
 
     def _bonus(self, row: Row, compared: bool) -> float:
@@ -141,4 +143,5 @@ def with_likeness(
     near = (id for id in likeness.near() if id in numbers)
     for id in islice(near, MOST_ALIKE):
         final.setdefault(numbers[id], MEANING * likeness[id])
-    return final
+    least = TAIL_WITH_LIKENESS * max(final.values(), default=0.0)
+    return {number: score for number, score in final.items() if score >= least}

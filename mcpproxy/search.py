@@ -21,7 +21,16 @@ from functools import cached_property, partial
 
 from mcpproxy.lexicon import Vocabulary, name_words, stem, words
 from mcpproxy.query import LONGEST_QUERY, Concept, Form, concepts
-from mcpproxy.ranking import MOST_ALIKE, MOST_FOUND, Likeness, Ranking, Row, with_likeness
+from mcpproxy.ranking import (
+    MOST_ALIKE,
+    MOST_FOUND,
+    TAIL,
+    TAIL_BY_WORDS,
+    Likeness,
+    Ranking,
+    Row,
+    with_likeness,
+)
 
 CREATE = """
 CREATE VIRTUAL TABLE entries USING fts5(
@@ -188,9 +197,11 @@ class Index:
         if group is not None:
             numbers = {rows[n].id: n for n in self._groups.get(group, ()) if n in rows}
             found = {n: score for n, score in found.items() if rows[n].group == group}
-        final = Ranking(rest, lookup.weights, rows, among.telling).scores(found)
-        if likeness is not None and " " in rest.strip():
-            final = with_likeness(final, likeness, numbers, rows)
+        alike = likeness if " " in rest.strip() else None
+        tail = TAIL if alike is None else TAIL_BY_WORDS
+        final = Ranking(rest, lookup.weights, rows, among.telling).scores(found, tail)
+        if alike is not None:
+            final = with_likeness(final, alike, numbers, rows)
         ranked = sorted(final, key=lambda n: (-round(final[n], 6), rows[n].id))
         if preferred is not None:
             if group is None and not any(rows[number].group == preferred for number in ranked):
