@@ -185,11 +185,11 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_journal::test_a_full_disk_turns_it_off_loudly_and_it_comes_back",
         "test_journal::test_a_broken_database_turns_it_off_and_what_was_written_waits",
         "test_journal::test_who_is_turned_away_at_the_door_can_not_push_out_the_record_of_others",
-        "test_activity::test_a_listener_that_does_not_read_is_told_and_let_go",
+        "test_activity_rest::test_a_listener_that_does_not_read_is_told_and_let_go",
     ),
     "J3": (
-        "test_activity::test_who_is_no_operator_reads_nothing_of_it",
-        "test_activity::test_an_export_has_all_records_and_no_formula_for_a_spreadsheet",
+        "test_activity_rest::test_who_is_no_operator_reads_nothing_of_it",
+        "test_activity_rest::test_an_export_has_all_records_and_no_formula_for_a_spreadsheet",
     ),
     # a server behind us
     "U1": (
