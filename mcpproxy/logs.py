@@ -7,7 +7,12 @@ whatever task, then carries it.
 from __future__ import annotations
 
 import logging
+import os
+import select
+import stat
+from contextlib import suppress
 from contextvars import ContextVar
+from typing import TextIO
 
 from mcpproxy.redaction import SECRETS
 
@@ -25,6 +30,38 @@ def known_request() -> str | None:
     """Id of the request at work, if there is one."""
     found = request.get()
     return None if found == "-" else found
+
+
+class Stderr(logging.StreamHandler[TextIO]):
+    """Standard error. Where that is a pipe which nobody reads, lines are dropped, or everything would wait for a reader.
+
+    A pipe that has room takes `PIPE_BUF` bytes at once (pipe(7)), so that no line is longer.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._dropped = 0
+        self._room = select.poll()
+        self._pipe = False
+        with suppress(OSError, ValueError):  # a stream without a descriptor, as tests have
+            kind = os.fstat(stream.fileno()).st_mode
+            self._pipe = stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)
+            self._room.register(stream, select.POLLOUT)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._pipe and not self._room.poll(0):
+            self._dropped += 1
+            return
+        super().emit(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        if not self._pipe:
+            return text
+        if self._dropped:
+            text, self._dropped = f"({self._dropped} lines were not read in time)\n{text}", 0
+        whole = text.encode("utf-8", "backslashreplace")
+        return whole[: select.PIPE_BUF - len("\n")].decode("utf-8", "ignore")
 
 
 class Marked(logging.Filter):

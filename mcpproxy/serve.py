@@ -363,7 +363,7 @@ def set_up_logs(level: str, file: Path | None) -> None:
     Raises `SettingsError`.
     """
     layout = logs.Discreet(logs.LAYOUT)
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    handlers: list[logging.Handler] = [logs.Stderr(sys.stderr)]
     if file is not None:
         try:
             private_directory(file.parent)

@@ -28,7 +28,7 @@ from mcpproxy.errors import CallError
 from mcpproxy.redaction import SECRETS
 from mcpproxy.settings import ServerSettings
 from mcpproxy.upstream import link
-from mcpproxy.upstream.dial import program, ways
+from mcpproxy.upstream.dial import address, program, ways
 from mcpproxy.upstream.reasons import refusal, retry_after
 from mcpproxy.upstream.references import References, Unreachable
 
@@ -75,6 +75,17 @@ def test_what_is_missing_is_named(settings, said):
     with pytest.raises(Unreachable) as error:
         program(ServerSettings(name="s", **settings), References({"PATH": "/bin:/usr/bin"}))
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"A": "hush€"}, {"A": "hush\ny"}, {"é": "hush"}, {"": "hush"}, {"A B": "hush"}],
+)
+def test_a_header_that_can_not_be_sent_is_named_without_its_value(headers):
+    settings = ServerSettings(name="x", url="http://h/", headers=headers)
+    with pytest.raises(Unreachable, match=r"headers\..* can't be sent") as refused:
+        address(settings, References({}))
+    assert "hush" not in str(refused.value)
 
 
 def test_a_command_with_a_folder_is_looked_for_in_the_working_dir(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import anyio
 
@@ -48,6 +49,23 @@ def test_half_a_surrogate_pair_costs_no_line_and_no_traceback(tmp_path, monkeypa
     for handler in made[1:]:
         dial._note(handler, ["half \ud800 of one"])
         handler.close()
-    for name in ("main.log", "server.log"):
+    for name in ("main.log", "server-server.log"):
         assert "half \\ud800 of one" in (tmp_path / name).read_text(encoding="utf-8")
     assert capsys.readouterr().err == ""
+
+
+def test_a_stderr_that_nobody_reads_keeps_nobody_waiting():
+    theirs, ours = os.pipe()
+    with open(ours, "w", encoding="utf-8") as stream, open(theirs, "rb") as reader:
+        handler = logs.Stderr(stream)
+        for n in range(3000):
+            handler.handle(
+                logging.LogRecord("x", logging.INFO, "", 0, f"{n} " + "ö" * 50, None, None)
+            )
+        os.set_blocking(theirs, False)
+        read = reader.read().decode().splitlines()
+        assert read[0].startswith("0 ") and len(read) < 3000
+        handler.handle(logging.LogRecord("x", logging.INFO, "", 0, "ö" * 100_000, None, None))
+        dropped, last = reader.read().decode().splitlines()
+    assert dropped == f"({3000 - len(read)} lines were not read in time)"
+    assert last == "ö" * len(last) and len(last) > 1000

@@ -139,7 +139,7 @@ def test_the_page_s_configurations_are_valid_and_its_table_is_complete(tmp_path)
         ({"document": "library.yaml"}, "must be a URL or an absolute path"),
         (
             {"document": "/a.yaml", "base_url": "api.example"},
-            "base_url of 'x' must begin with http",
+            "base_url of 'x' must be a URL",
         ),
         ({"document": "/a.yaml", "auth": {"a": {"client_id": "me"}}}, "client_secret"),
     ],

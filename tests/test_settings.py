@@ -375,6 +375,28 @@ def test_a_bad_server_is_named_and_keeps_no_other_from_running(loaded, entry, sa
     assert any(error in warning for warning in found.warnings)
 
 
+@pytest.mark.parametrize(
+    ("entry", "field"),
+    [
+        ({"command": "x", "args": ["a", "b\0"]}, "args[1]"),
+        ({"command": "x\0"}, "command"),
+        ({"command": "x", "env": {"A": "\0"}}, "env.A"),
+        ({"command": "x", "env": {"A=B": "1"}}, "env"),
+        ({"command": "x", "env": {"": "1"}}, "env"),
+        ({"protocol": "toolpack", "directory": "/a\0"}, "directory"),
+        ({"url": "http://h:port/"}, "url"),
+        ({"url": "http://h:99999/"}, "url"),
+        ({"protocol": "openapi", "document": "http://[::1"}, "document"),
+        ({"protocol": "openapi", "document": "/x", "base_url": "http://[::1"}, "base_url"),
+    ],
+)
+def test_what_no_program_and_no_address_can_be_is_said_before_it_is_tried(loaded, entry, field):
+    found = loaded({"mcpServers": [{"name": "bad", **entry}]})
+    assert f"mcpServers[0].{field} of 'bad' " in found.server_errors["bad"]
+    fine = {"name": "fine", "url": "http://h:${env:PORT}/"}
+    assert loaded({"mcpServers": [fine]}).server_errors == {}
+
+
 def test_a_bad_server_in_an_object_is_called_by_its_key(loaded):
     found = loaded({"mcpServers": {"a": {}, "b": 1, "c": {"command": "c"}}})
     assert names(found) == ["c"]

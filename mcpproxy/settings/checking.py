@@ -124,6 +124,7 @@ def _unusable(server: ServerSettings) -> Iterator[tuple[str, str]]:
             f"server '{server.name}' has both {' and '.join(ways)}; only one of them can say how it is reached, "
             "so remove what isn't meant",
         )
+    yield from _unusable_texts(server)
     if server.command is not None and not server.command.strip():
         yield "command", f"of '{server.name}' is empty; give a program, or a url"
     if server.protocol == "toolpack":
@@ -146,19 +147,35 @@ def _unusable(server: ServerSettings) -> Iterator[tuple[str, str]]:
         yield "url", f"of '{server.name}' must be a URL that begins with http:// or https://"
 
 
+def _unusable_texts(server: ServerSettings) -> Iterator[tuple[str, str]]:
+    """What the system would take for no text of a program, and no name of a variable."""
+    texts = {name: getattr(server, name) or "" for name in (*WAYS, "working_dir")}
+    texts |= {f"args[{n}]": text for n, text in enumerate(server.args)}
+    texts |= {f"env.{name}": name + text for name, text in server.env.items()}
+    for name, text in texts.items():
+        if "\0" in text:
+            yield name, f"of '{server.name}' has a NUL in it"
+    for name in server.env:
+        if not name or "=" in name:
+            yield (
+                "env",
+                f"of '{server.name}' has a variable {name!r}: a name isn't empty, and has no '='",
+            )
+
+
 def _is_http(url: str) -> bool:
     try:
         parts = urlsplit(url)
-    except ValueError:  # a bracket that isn't closed
+        fine = "${" in parts.netloc or parts.port != 0
+    except ValueError:  # a bracket that isn't closed, a port that is none
         return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
+    return fine and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def _unusable_document(server: ServerSettings) -> Iterator[tuple[str, str]]:
-    starts = ("/", "~/", "${env:", "http://", "https://")
-    if server.document is None or not server.document.startswith(starts):
+    path = server.document is not None and server.document.startswith(("/", "~/", "${env:"))
+    if not path and not _is_http(server.document or ""):
         yield "document", f"of '{server.name}' must be a URL or an absolute path"
-    if server.base_url is not None and not server.base_url.startswith(
-        ("http://", "https://", "${env:")
-    ):
-        yield "base_url", f"of '{server.name}' must begin with http:// or https://"
+    base = server.base_url
+    if base is not None and not base.startswith("${env:") and not _is_http(base):
+        yield "base_url", f"of '{server.name}' must be a URL that begins with http:// or https://"

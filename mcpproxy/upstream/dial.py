@@ -26,6 +26,7 @@ from mcpproxy.upstream.inflight import InFlight
 from mcpproxy.upstream.inside import open_inside
 from mcpproxy.upstream.reasons import BUSY, refusal, retry_after
 from mcpproxy.upstream.references import INHERITED, REFERENCE, References, Unreachable
+from mcpproxy.upstream.request import TOKEN, header_fault
 from mcpproxy.upstream.sse import open_sse
 from mcpproxy.upstream.stdio import Program, open_child
 from mcpproxy.upstream.tls import trust
@@ -177,15 +178,7 @@ def program(settings: ServerSettings, references: References) -> Program:
     """What to start, and in which environment. Raises `Unreachable` where it isn't there."""
     if not settings.command:
         raise Unreachable("it has no command")
-    env = {
-        name: value
-        for name, value in references.environ.items()
-        if name in INHERITED or name.startswith("LC_")
-    }
-    for name, value in settings.env.items():
-        env[name] = references.resolve(value, f"env.{name}")
-        if SECRET_NAME.search(name) and not REFERENCE.search(value):
-            SECRETS.add(value)
+    env = environment(settings, references)
     cwd = settings.working_dir and os.path.expanduser(
         references.resolve(settings.working_dir, "working_dir")
     )
@@ -207,6 +200,20 @@ def program(settings: ServerSettings, references: References) -> Program:
             SECRETS.add(value)
     args = [references.resolve(arg, f"args[{n}]") for n, arg in enumerate(settings.args)]
     return Program(settings.name, [found, *args], env, cwd)
+
+
+def environment(settings: ServerSettings, references: References) -> dict[str, str]:
+    """What a program sees of our environment, and what its settings give it. Raises `Unreachable`."""
+    found = {
+        name: value
+        for name, value in references.environ.items()
+        if name in INHERITED or name.startswith("LC_")
+    }
+    for name, value in settings.env.items():
+        found[name] = references.resolve(value, f"env.{name}")
+        if SECRET_NAME.search(name) and not REFERENCE.search(value):
+            SECRETS.add(value)
+    return found
 
 
 # ── HTTP ────────────────────────────────────────────────────────────────────────────────────────
@@ -245,6 +252,8 @@ def address(settings: ServerSettings, references: References) -> tuple[str, dict
         for name, value in settings.headers.items()
     }
     for name, value in settings.headers.items():
+        if not TOKEN.match(name) or not headers[name].isascii() or header_fault(headers[name]):
+            raise Unreachable(f"headers.{name} can't be sent: it has characters no header can have")
         plain = REFERENCE.search(value) or name.lower() in PLAIN_HEADERS
         if not plain and likely(name, value):
             for part in {value, value.partition(" ")[2]}:  # "Bearer abc", and "abc" alone

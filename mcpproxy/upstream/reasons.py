@@ -65,6 +65,8 @@ def sentence(error: BaseException) -> str:
             return ""  # the account of the line says it
         case MCPError():
             return f"it said: {error.message} ({error.code})"
+        case httpx2.InvalidURL():
+            return f"its url is none: {error}"
         case httpx2.HTTPStatusError():
             return refusal(error.response.status_code)
         case httpx2.ConnectError():
