@@ -6,10 +6,12 @@ Asked where a variable was taken for something that it is not. Patterns take tim
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from mcpproxy import names
 from mcpproxy.catalog import Catalog, Tool
 from mcpproxy.declarations import access, returned
+from mcpproxy.typings import one_line
 
 MISTAKEN = re.compile(
     r"^TypeError: ([\w$]+)(?:\.[\w$]+)* is not a function$|^TypeError: ([\w$]+)(?:\.[\w$]+)* is not iterable"
@@ -91,11 +93,19 @@ def called(path: str, catalog: Catalog) -> Tool | None:
     return server.tools.get(names.understood(tool_name, server.tools, server.name))
 
 
+def members(tool: Tool) -> str:
+    """What the object has that a tool gives, by name."""
+    schema = tool.output_schema
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    known = ", ".join(map(str, properties)) if isinstance(properties, Mapping) else ""
+    return f"an object with {one_line(known, LONGEST_RESULT)}" if known else "an object"
+
+
 def gives(tool: Tool, shown: str = "") -> str | None:
     """What a tool says that it gives; where it doesn't, how to see it."""
     result = returned(tool)
     if result is not None:
-        return f"{access(tool)} gives {result if len(result) <= LONGEST_RESULT else 'an object'}"
+        return f"{access(tool)} gives {result if len(result) <= LONGEST_RESULT else members(tool)}"
     if not shown:
         return None
     return (

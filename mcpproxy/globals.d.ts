@@ -57,7 +57,7 @@ declare function call_tools(requests: Mcp.Request[], options?: { max_parallel?: 
 /** Find tools by what they do. Costs no call. */
 declare function search_tools(query: string, options?: { limit?: number; server?: string }): Promise<Mcp.Found>;
 /** What a tool takes and gives. Costs no call. */
-declare function describe_tool(name: string): Promise<Mcp.Description>;
+declare function describe_tool(name: string, tool?: string): Promise<Mcp.Description>;
 /** Wait; the deadline goes on. */
 declare function sleep(milliseconds: number): Promise<void>;
 
@@ -81,12 +81,24 @@ declare const console: {
   warn(...values: unknown[]): void;
   error(...values: unknown[]): void;
   debug(...values: unknown[]): void;
+  trace(...values: unknown[]): void;
+  dir(value: unknown): void;
+  table(value: unknown): void;
+  assert(held?: unknown, ...values: unknown[]): void;
+  group(...values: unknown[]): void;
+  groupEnd(): void;
+  count(label?: string): void;
+  countReset(label?: string): void;
+  time(label?: string): void;
+  timeLog(label?: string): void;
+  timeEnd(label?: string): void;
 };
 
 declare function structuredClone<T>(value: T): T;
 declare function queueMicrotask(callback: () => void): void;
 declare function atob(data: string): string;
 declare function btoa(data: string): string;
+declare const performance: { now(): number };
 declare const crypto: {
   randomUUID(): string;
   getRandomValues<T extends ArrayBufferView>(array: T): T;

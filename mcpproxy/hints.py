@@ -67,6 +67,10 @@ ABSENT = {
             "useTool",
             "runTool",
             "executeTool",
+            "functions",
+            "server",
+            "api",
+            "sdk",
         ),
         TOOLS,
     ),
@@ -97,6 +101,8 @@ PRESENT = (
 )
 
 MISSING = re.compile(r"^ReferenceError: (?:'?)([^\s']+)(?:'?) is not defined")
+FOR_MCP = re.compile(r"(?:call|use|run|execute|invoke|get|create)?_?mcp_?\w*", re.IGNORECASE)
+"""How other systems call what reaches their tools."""
 LABEL = re.compile(r"[\w.-]+:\s")
 MODULE = re.compile(r"could not load module|^SyntaxError: .*\bmodules?\b")
 EXPORT = re.compile(r"^[ \t]*export\s*[*{]", re.MULTILINE)
@@ -254,6 +260,8 @@ def _missing(name: str, source: str, catalog: Catalog) -> str | None:
         return None if tool is None else f"A server is a member of tools: {call_line(tool)}"
     if (found := _call(name, catalog)) is not None:
         return found
+    if FOR_MCP.fullmatch(name):
+        return TOOLS
     if close := names.close(name, PRESENT, 1):
         return f"Did you mean {close[0]}?"
     return None
@@ -312,6 +320,8 @@ def instead(name: str, catalog: Catalog) -> str | None:
         )
     if name in LISTING:
         return f"there is no server '{name}', and tools is no array: {DISCOVERY}"
+    if name in ("invoke", "run", "execute", "use", "callTool"):
+        return f"there is no server '{name}': {TOOLS}"
     own = next((each for each in (*PRESENT, "call") if names.alike(each, name)), None)
     if own is None:
         return None

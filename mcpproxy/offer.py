@@ -14,7 +14,7 @@ Run one JavaScript or TypeScript program that calls the tools of all connected M
 Find tools first: search_tools, then get_functions for types and a line to copy (in code: (await search_tools("query")).tools, await describe_tool("server:tool")).
 
 Call tools:
-- const issue = await tools.github.get_issue({issue_number: 1}): gives the tool's data, throws ToolError {code, message}. Promise.all runs calls in parallel. Odd names in brackets: tools["my-server"]["list.items"]({}).
+- const issue = await tools.github.get_issue({issue_number: 1}): gives the tool's data (parsed JSON, else text), throws ToolError {code, message}. Promise.all runs calls in parallel. Odd names in brackets: tools["my-server"]["list.items"]({}).
 - call_tool("github", "get_issue", {issue_number: 1}): synchronous, never throws; {ok: true, result} or {ok: false, error: {code, message}}.
 - call_tools([{server: "github", tool: "get_issue", args: {issue_number: 1}}], {max_parallel: 8}): up to 100 at once, one such envelope each, in order.
 

@@ -212,6 +212,10 @@ TYPESCRIPT = [
     ("import { type A, type B as C } from './a';\nreturn 6", 6),
     ("export {};\nconst n: number = 7;\nn", 7),
     ("export type A = number;\nexport const n: A = 6;\nexport default (): A => { return n }", 6),
+    (
+        "import type { A } from 'a';\nexport type { A };\nexport { one };\nconst one: number = 1;\nreturn one",
+        1,
+    ),
     ("export const one = async (): Promise<number> => 1;\nreturn await one()", 1),
     (
         "import type { A } from 'a';\nconst s: string = `\nimport type { B } from 'b';\nexport const c = ${'}'};\nnamespace X {\n}`;\nnamespace N { export const n = s }\nreturn N.n",
@@ -447,7 +451,15 @@ HINTS = [
     ("await invoke('stub', 'add', {})", "await tools.<server>.<tool>"),
     ("await tools.stub.add(1, 2)", 'describe_tool("stub:add") shows its parameters'),
     ("call_tool('stub', 'echo', JSON.stringify({a: 1}))", "leave out JSON.stringify"),
-    ("call_tools([{server: 'stub', tool: 'echo', arguments: {a: 1}}])", "go in args, not in arguments"),
+    ("call_tools([{server: 'stub', tool: 'echo', arguments: {a: 1}}])", "it goes in args, not in arguments"),
+    ("call_tools([{server: 'stub', name: 'echo'}])", "it goes in tool, not in name"),
+    ("call_tools([{tool: 'stub:echo'}])", 'write server: "stub", tool: "echo"'),
+    ("await tools.stub.call('echo', {a: 1})", "write await tools.stub.echo({...})"),
+    ("await tools.invoke('stub', 'echo', {})", "tools are called as await tools.<server>.<tool>({...})"),
+    ("await functions.stub_add({})", "await tools.stub.add({a: 1, b: 1})"),
+    ("await use_mcp_tool('stub', 'echo', {})", "tools are called as await tools.<server>.<tool>({...})"),
+    ("const all = [1, 2].map(async x => x); return JSON.stringify(all)", "await Promise.all(...)"),
+    ("[1, 2].reduce(async (sum, n) => sum + n, 0)", "cannot make text or a number of a promise"),
     ("call_tool('stub:echo', {a: 1}).result.a", 'call_tool("stub", "echo", args)'),
     ("const r = call_tool('stub', 'fail', {message: 'not found'}); return r.result", "TOOL_ERROR: not found. Look at res.ok"),
     ("`${tools.stub.echo({})}`", "write await tools.stub.echo"),
@@ -496,6 +508,11 @@ def test_what_a_tool_gives_is_said_where_it_was_taken_for_something_else():
     source = "const { data, text } = await tools.files.read({}); return data.text"
     message = "TypeError: cannot read property 'text' of undefined (data is undefined)"
     assert hints.advice("RUNTIME_ERROR", message, source, known) == said
+    wide = {"type": "object", "properties": {f"member_{n}": {"type": "string"} for n in range(20)}}
+    known = catalog(files=[{"name": "read", "inputSchema": {}, "outputSchema": wide}])
+    told = hints.advice("RUNTIME_ERROR", message, source, known)
+    assert told is not None and "gives an object with member_0, member_1, " in told
+    known = catalog(files=[{"name": "read", "inputSchema": {}, "outputSchema": gives}])
     source = "const file = await tools['files'].read({}); return JSON.parse(file).version"
     again = hints.advice("RUNTIME_ERROR", "SyntaxError: unexpected token: 'object'", source, known)
     assert again is not None and again.endswith(said)

@@ -424,7 +424,17 @@
     }
   }
 
-  const MISNAMED = ['arguments', 'params', 'parameters', 'input'];
+  const MISNAMED = {
+    __proto__: null, args: ['arguments', 'params', 'parameters', 'input'], server: ['server_name', 'serverName'],
+    tool: ['name', 'tool_name', 'toolName', 'function'],
+  };
+  /** Where a member of a request went that isn't there, if it can be told. */
+  function misplaced(element, member) {
+    const others = MISNAMED[member];
+    for (let n = 0; n < others.length; n++) if (hasOwn(element, others[n])) return ': it goes in ' + member + ', not in ' + others[n];
+    const at = named(element.tool) ? apply(indexOf, element.tool, [':']) : -1;
+    return member === 'server' && at > 0 ? ': write server: ' + quote(apply(slice, element.tool, [0, at])) + ', tool: ' + quote(apply(slice, element.tool, [at + 1])) : '';
+  }
 
   function batch(requests, options, given) {
     const wrong = (message) => { noBatch = message; return failed('INVALID_ARGS', 'call_tools: ' + message); };
@@ -439,9 +449,10 @@
       const element = requests[n];
       if (typeof element !== 'object' || element === null || isArray(element)) return wrong(at + ': must be an object {server, tool, args}, not ' + kindOf(element));
       const server = element.server, tool = element.tool, args = element.args;
-      if (args === undefined) for (let k = 0; k < 4; k++) if (hasOwn(element, MISNAMED[k])) return wrong(at + ': the arguments go in args, not in ' + MISNAMED[k]);
-      if (!named(server)) return wrong(at + ': server must be a non-empty string, not ' + kindOf(server));
-      if (!named(tool)) return wrong(at + ': tool must be a non-empty string, not ' + kindOf(tool));
+      if (!named(server)) return wrong(at + ': server must be a non-empty string, not ' + kindOf(server) + misplaced(element, 'server'));
+      if (!named(tool)) return wrong(at + ': tool must be a non-empty string, not ' + kindOf(tool) + misplaced(element, 'tool'));
+      const elsewhere = args === undefined ? misplaced(element, 'args') : '';
+      if (elsewhere) return wrong(at + ': args are missing' + elsewhere);
       const found = args === undefined ? '{}' : argsText(args, 'args');
       if (typeof found !== 'string') return wrong(at + ': ' + found.wrong);
       json += (n ? ',' : '') + '{"server":' + quote(server) + ',"tool":' + quote(tool) + ',"args":' + found + '}';
@@ -503,6 +514,10 @@
   }
   const Proxy_ = Proxy;
 
+  // No program means the text "[object Promise]", or {} in JSON.
+  defineProperty(P.prototype, toPrimitive, hidden(function () { throw new TE('cannot make text or a number of a promise: await it first'); }));
+  defineProperty(P.prototype, 'toJSON', hidden(function () { throw new TE('cannot write a promise as JSON: await it first, an array of them with await Promise.all(...)'); }));
+
   /** Where the script called: an answer comes from nowhere. */
   const here = () => apply(engineStack, new E(''), []);
 
@@ -517,6 +532,7 @@
     const entry = { __proto__: null, resolve: undefined, reject: undefined, server, tool, call, site: here(), heard: false };
     const invalid = (wrong) => fails(entry, { code: 'INVALID_ARGS', message: call + ': ' + wrong, retryable: false });
     const promise = hinting(new P((resolve, reject) => { entry.resolve = resolve; entry.reject = reject; }), call, entry);
+    if (typeof json !== 'string' && named(args[0]) && plain(args[1])) { invalid('write await tools' + step('', server) + step('', args[0]) + '({...})'); return promise; }
     if (typeof json !== 'string') { invalid(json.wrong + '. await describe_tool(' + quote(server + ':' + tool) + ') shows its parameters'); return promise; }
     const id = ++number;
     waiting[id] = entry;

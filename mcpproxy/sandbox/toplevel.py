@@ -29,7 +29,10 @@ IMPORT_TYPE = re.compile(
     r"import\s+(?:type\b[^;'\"]{0,2000}+|\{\s*+(?:type\s[\w\s$]{1,200}+(?:,\s*+|(?=\})))+\}\s*(?:from\s*)?)"
     r"['\"][^'\"\n]*['\"];?"
 )
-EXPORT = re.compile(r"export\b(?:\s+default\b)?(?!\s*[{*=])")
+EXPORT = re.compile(
+    r"export\s+type\s*\{[^{}]{0,2000}+\}(?:\s*from\s*['\"][^'\"\n]*['\"])?;?"
+    r"|export\s*\{[^{}]{0,2000}+\}(?!\s*from);?|export\b(?:\s+default\b)?(?!\s*[{*=])"
+)
 NAMESPACE = re.compile(r"(?:declare\s+)?(?:namespace|module|global)\b[^\n{;=()]{0,200}+\{")
 OPENS, CLOSES = frozenset("([{"), frozenset(")]}")
 
@@ -37,7 +40,7 @@ Kind = Literal["import", "export", "namespace"]
 
 
 def pieces(source: str) -> Iterator[tuple[Kind, int, int]]:
-    """What there is, and where it begins and ends, in order; of an export the keywords alone."""
+    """What there is, and where it begins and ends, in order; of an export with a declaration the keywords alone."""
     last, began = "", -1
     for word, start, end, depth, fresh in words(source):
         if depth or last == ".":
