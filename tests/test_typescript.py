@@ -10,12 +10,13 @@ from pathlib import Path
 
 import anyio
 import pytest
+from quickjs_rs import _transform, _wasmtime
 from warm import COMPILED
 
 from mcpproxy.errors import WorkerError
 from mcpproxy.sandbox import frames
 from mcpproxy.sandbox.transformer import open_transformer
-from mcpproxy.sandbox.typescript import Oxc, parted
+from mcpproxy.sandbox.typescript import Oxc, load_compiled, parted
 
 
 async def test_a_damaged_file_is_made_anew_and_the_next_process_takes_it(tmp_path):
@@ -123,3 +124,10 @@ async def test_what_is_no_answer_ends_the_process_not_the_next_transform(garbage
             with pytest.raises(WorkerError):
                 await transformer.transform("1 as number")
         assert transformer.worker is None
+
+
+def test_a_path_that_is_not_utf8_costs_the_compiling_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(_transform, "_read_transform_wasm", lambda: b"\0asm\1\0\0\0")
+    monkeypatch.setattr(_wasmtime, "_SHARED_ARTIFACTS", {})
+    load_compiled(tmp_path / "J\udcf6rg")
+    assert _wasmtime._SHARED_ARTIFACTS.keys() == {"transform"}

@@ -140,7 +140,8 @@ def load_compiled(cache: Path) -> None:
     engine = _wasmtime.shared_wasmtime_engine()
     try:
         module = wasmtime.Module.deserialize_file(engine, str(file))
-    except (wasmtime.WasmtimeError, OSError):  # not there yet, or of another processor or wasmtime
+    except (wasmtime.WasmtimeError, OSError, UnicodeEncodeError):
+        # Not there yet, of another processor or wasmtime, or at a path that wasmtime can't say.
         module = wasmtime.Module(engine, binary)
         with suppress(OSError):  # a full disk costs the next start half a second
             cache.mkdir(mode=0o700, parents=True, exist_ok=True)
