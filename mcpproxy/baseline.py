@@ -46,7 +46,7 @@ class Baseline:
 
     def __init__(self, path: Path) -> None:
         """Raises `SettingsError` for a file that can't be read: to go on would be to trust everything."""
-        self._path = path
+        self.path = path
         self._file = Decisions(path)
         try:
             known = self._file.read()
@@ -292,7 +292,7 @@ class Baseline:
         try:
             await self._write()
         except FAILURES as error:
-            logger.error("approvals can't be written to %s: %s", self._path, error)
+            logger.error("approvals can't be written to %s: %s", self.path, error)
             return False
         return True
 
@@ -335,7 +335,7 @@ class Baseline:
                     if waits == self._waits():  # else something was learnt in between
                         break
             except FAILURES as error:
-                logger.error("what others approved can't be read from %s: %s", self._path, error)
+                logger.error("what others approved can't be read from %s: %s", self.path, error)
                 return False
             before = self._records, self.listed.records
             if known is not None:

@@ -20,6 +20,7 @@ from mcpproxy.approvals import ServerRecord
 from mcpproxy.baseline import Baseline
 from mcpproxy.catalog import Server, Tool
 from mcpproxy.daemon import Daemon
+from mcpproxy.database import mend
 from mcpproxy.errors import Refused, SettingsError
 from mcpproxy.journal.changes import MOST_NAMES
 from mcpproxy.journal.records import text
@@ -204,7 +205,8 @@ class Trust:
         except (sqlite3.Error, OSError, ValueError) as error:
             raise Refused(
                 "EXECUTION_FAILED",
-                f"this holds until the daemon ends, but can't be written to the state directory: {error}",
+                f"this holds until the daemon ends, but can't be written to the state directory: {error}; "
+                + mend(error, self._baseline.path, "see mcpproxy doctor"),
             ) from error
 
     async def _done(

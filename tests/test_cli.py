@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import yaml
@@ -212,6 +214,22 @@ def test_no_answer_is_one_line(sent, monkeypatch):
     done = invoke("--code", "1")
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.splitlines()[1:] == ["mcpproxy: the daemon gave no answer within 1 s"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "look"), [("GET", "mcpproxy doctor"), ("POST", "mcpproxy activity list")]
+)
+def test_who_gets_no_answer_is_told_where_to_look(verb, look):
+    def hang_up():
+        with listener.accept()[0] as line:
+            line.recv(1000)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor() as threads:
+        ended = threads.submit(hang_up)
+        daemon = local.Running("a test", host="127.0.0.1", port=listener.getsockname()[1])
+        with pytest.raises(local.NoAnswer, match=f"gave no answer: .*; .*see {look}$"):
+            local.request(daemon, verb, "/", timeout=20)
+        ended.result()
 
 
 @pytest.mark.req("REQ-CLI-20")

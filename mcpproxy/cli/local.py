@@ -22,6 +22,9 @@ TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 PROBE_SECONDS = 2.0
 
 
+UNSURE = "; what was asked for may have been done: see mcpproxy activity list"
+
+
 class NoAnswer(Exception):
     """The daemon hung up, took too long or isn't one; the message says which."""
 
@@ -163,13 +166,15 @@ def fetch(
     if daemon.key:
         headers["X-API-Key"] = daemon.key
     connection = daemon.connect(timeout)
+    look = "; see mcpproxy doctor" if verb == "GET" else UNSURE
     try:
         connection.request(verb, path, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()
         return response.status, response.read()
     except TimeoutError as error:
-        raise NoAnswer(f"the daemon gave no answer within {timeout:g} s") from error
+        raise NoAnswer(f"the daemon gave no answer within {timeout:g} s{look}") from error
     except (OSError, http.client.HTTPException) as error:
-        raise NoAnswer(f"the daemon gave no answer: {error or type(error).__name__}") from error
+        why = str(error) or type(error).__name__
+        raise NoAnswer(f"the daemon gave no answer: {why}{look}") from error
     finally:
         connection.close()
