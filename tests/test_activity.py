@@ -217,6 +217,8 @@ def test_who_was_turned_away_and_what_an_operator_did_is_on_record(story):
         (["show", "nonsense"], "'nonsense' is no id of a record"),
         (["show", "0" * 16], "there is no record"),
         (["watch", "--from", "24h"], "watch shows what comes"),
+        (["list", "--status", "bad"], "status: 'bad' is none of ok, error, blocked"),
+        (["list", "--type", "call"], "type: 'call' is none of execution, tool_call"),
     ],
 )
 def test_a_command_that_can_not_be_done_says_why(story, words, said):

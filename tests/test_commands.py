@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -119,6 +120,35 @@ def test_a_disk_that_is_full_is_one_line(tmp_path):
     assert done.stderr.splitlines()[1:] == [
         "mcpproxy: the answer can't be written: No space left on device"
     ]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
+def test_what_is_said_besides_may_be_lost_and_the_answer_is_not():
+    code = (
+        "import click; from mcpproxy.cli import telling; telling.open_streams();"
+        "click.echo('running', err=True); telling.show_json(1)"
+    )
+    words = ["sh", "-c", '"$0" -c "$1" 2>/dev/full', sys.executable, code]
+    done = subprocess.run(words, stdout=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stdout) == (0, b"1\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (FileNotFoundError(errno.ENOENT, "No such file or directory"), "change to another"),
+        (OSError(errno.EMFILE, "Too many open files", "/dev/null"), "allow more (ulimit -n)"),
+    ],
+)
+def test_what_the_system_does_not_allow_is_one_line(monkeypatch, error, said):
+    """Such as to ask for the current folder once it is gone."""
+
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr("mcpproxy.cli.importing.usual", fails)
+    done = CliRunner().invoke(main, ["upstream", "import"])
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1) and said in done.stderr
 
 
 def test_a_table_takes_what_the_terminal_can_not_show(monkeypatch):

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
@@ -51,6 +52,10 @@ class Commands(click.Group):
         except UnicodeEncodeError:
             refuse("an argument is not UTF-8")
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and error.filename is None:
+                refuse("the folder that this was started in is gone: change to another")
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                refuse("no more files may be open here: allow more (ulimit -n)")
             if error.errno == errno.ENAMETOOLONG:
                 refuse(f"the name of a file is too long: {str(error.filename)[:80]}…")
             if error.errno not in FULL:
@@ -70,6 +75,32 @@ def open_streams() -> None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
     elif isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+    theirs = sys.__stderr__
+    if theirs is not None and sys.stderr is theirs:
+        sys.stderr = io.TextIOWrapper(
+            Aside(), theirs.encoding, "backslashreplace", line_buffering=True
+        )
+
+
+class Aside(io.RawIOBase):
+    """stderr, for what is said besides: where its disk is full, that is lost, and the work goes on."""
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return STDERR
+
+    def isatty(self) -> bool:
+        return os.isatty(STDERR)
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        with suppress(OSError):
+            while rest:
+                rest = rest[os.write(STDERR, rest) :]
+        return size
 
 
 def show_json(found: Any) -> None:

@@ -95,6 +95,10 @@ def add(
         refuse("give --url URL, --directory DIR, --document FILE or -- COMMAND ARGS…, one of them")
     if base_url is not None and document is None:
         refuse("--base-url is for an API: give its --document as well")
+    if header and (command or directory):
+        refuse("--header is for a server or an API on HTTP")
+    if (env or working_dir) and not command:
+        refuse(f"{'--env' if env else '--working-dir'} is for a command: NAME -- COMMAND ARGS…")
     entry = {"name": name, **reached(command, url, directory, document)}
     chosen = {
         "base_url": base_url,

@@ -17,7 +17,7 @@ from typing import Any
 
 from mcpproxy.journal import reading
 from mcpproxy.journal.reading import LIMIT, Wanted
-from mcpproxy.journal.records import number
+from mcpproxy.journal.records import STATUSES, TYPES, number
 
 Json = dict[str, Any]
 
@@ -64,6 +64,9 @@ def wanted(query: Mapping[str, Any], now_ms: int) -> Wanted:
         name: query.get(name)
         for name in ("type", "server", "tool", "status", "caller", "request_id")
     }
+    for name, known in (("type", TYPES), ("status", STATUSES)):
+        if equal[name] is not None and equal[name] not in known:
+            raise ValueError(f"{name}: {equal[name]!r} is none of {', '.join(known)}")
     parent = query.get("parent")
     return Wanted(**equal, **times, parent=None if parent is None else number(parent))
 

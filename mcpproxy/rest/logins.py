@@ -111,7 +111,7 @@ class Logins(Area):
             self._known(request)
             raise Refused(
                 "NOT_FOUND",
-                f"there is no login to {name[:100]!r}; GET /api/v1/logins lists those there are",
+                f"there is no login to {name[:100]!r}; those there are: mcpproxy auth status",
             )
         return {"name": name, "logged_out": True}
 

@@ -74,7 +74,7 @@ class Secrets(Area):
         if not removed:
             raise Refused(
                 "NOT_FOUND",
-                f"there is no secret {name[:100]!r}; GET /api/v1/secrets lists those there are",
+                f"there is no secret {name[:100]!r}; those there are: mcpproxy secrets list",
             )
         return {"name": name, "removed": True, "servers": self._daemon.fleet.refer_to(name)}
 

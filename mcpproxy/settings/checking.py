@@ -7,6 +7,7 @@ One server that can't be used as written is left out, and never keeps the others
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -109,6 +110,7 @@ def checked_server(entry: Mapping[str, Any], warnings: list[str], path: str = ""
     return server
 
 
+CONTROL = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029]")
 WAYS = ("command", "url", "directory", "document")
 """Settings that say how a server is reached; each has one of them."""
 
@@ -117,6 +119,8 @@ def _unusable(server: ServerSettings) -> Iterator[tuple[str, str]]:
     """What is wrong with settings that are each of the right form: the field, if it is one's fault, and why."""
     if ":" in server.name:
         yield "name", f"'{server.name}' must not contain ':'"
+    if CONTROL.search(server.name):
+        yield "name", f"{server.name!r} must not contain line breaks or other control characters"
     ways = [way for way in WAYS if getattr(server, way) is not None]
     if len(ways) > 1:
         yield (
