@@ -15,8 +15,8 @@ from mcpproxy.upstream.link import Link
 from mcpproxy.upstream.patience import Patience
 from mcpproxy.upstream.reasons import FAILED
 
-Send = Callable[[Connection, Patience], Awaitable[Json]]
-"""Makes the request on a connection; whoever it asks meanwhile is asked through the patience."""
+Send = Callable[[Connection, Patience | None], Awaitable[Json]]
+"""Makes the request on a connection; whoever it asks meanwhile is asked through the patience, if there is one."""
 
 SESSION_GONE = ("Session not found", "Session terminated")
 """What a server says, with HTTP's 404, that has forgotten us; it has done nothing."""
@@ -73,6 +73,8 @@ class Call:
         link, seconds = self.link, self.link.terms.call
         link.calls += 1
         try:
+            if anyio.current_effective_deadline() <= anyio.current_time() + seconds:
+                return await self.send(connection, None)  # whoever calls is stopped before that
             patience = Patience(seconds)
             with patience.scope:
                 return await self.send(connection, patience)

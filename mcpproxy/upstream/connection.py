@@ -172,7 +172,8 @@ class Connection:
             options["timeout"] = within
         if progress is not None:
             options["on_progress"] = _reporting(progress)
-        self._session._stamp(data, options)
+        if self.era == "modern" or self.line.inflight is None:  # else it is for headers alone
+            self._session._stamp(data, options)
         if self.era == "modern":
             # Ours are those of whoever asks: a script can't be asked anything.
             data["params"]["_meta"][types.CLIENT_CAPABILITIES_META_KEY] = capabilities or {}

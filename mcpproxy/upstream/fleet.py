@@ -221,8 +221,8 @@ class Fleet:
         call has no effect. Cancelling this cancels the call upstream. Raises `CallError`.
         """
 
-        async def send(connection: Connection, patience: Patience) -> Json:
-            asked = patience.around(client)
+        async def send(connection: Connection, patience: Patience | None) -> Json:
+            asked = patience.around(client) if patience else client
             return await connection.call(tool, arguments, meta, progress, asked)
 
         return await self._take(server, tool, send, started, gate)
@@ -242,8 +242,8 @@ class Fleet:
         Raises `CallError`, and `MCPError` where the server itself refused.
         """
 
-        async def send(connection: Connection, patience: Patience) -> Json:
-            asked = patience.around(client)
+        async def send(connection: Connection, patience: Patience | None) -> Json:
+            asked = patience.around(client) if patience else client
             return await connection.exchange(method, dict(params), meta, progress, asked)
 
         return await self._take(server, method, send, _nothing, None)
