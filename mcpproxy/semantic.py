@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import importlib
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mcpproxy.lexicon import words
+from mcpproxy.everyday import SAID
+from mcpproxy.lexicon import stem, words
 from mcpproxy.query import LONGEST_QUERY
 from mcpproxy.search import Entry
 from mcpproxy.synonyms import STOP_WORDS
@@ -33,6 +35,10 @@ DIMENSIONS = 128
 
 AT_ONCE = 256
 """Texts whose vectors are made in one go: their tokens' take a few MB."""
+
+MOST_SAID = 4
+SAYING = 0.5
+"""Lines of what people say for what an entry is called, and what they count beside its own text."""
 
 LONGEST_TEXT = 300
 """Characters of an entry's text that its vector is made of."""
@@ -74,6 +80,16 @@ class Vectors:
         # Not `@`: a library of many threads, which wait for each other longer than this takes.
         return self._np.einsum("ij,j->i", rows, vector)
 
+    def nearer(self, rows: Any, others: Sequence[list[Any]]) -> Any:
+        """The rows, each drawn towards others."""
+        np = self._np
+        for row, drawn in zip(rows, others, strict=True):
+            if drawn:
+                mean = np.sum(drawn, axis=0)
+                row += SAYING * mean / max(np.linalg.norm(mean), 1e-9)
+                row /= max(np.linalg.norm(row), 1e-9)
+        return rows
+
     def stacked(self, parts: Sequence[Any]) -> Any:
         np = self._np
         return np.concatenate(parts) if parts else np.zeros((0, self._tokens.shape[1]), np.float32)
@@ -109,11 +125,37 @@ class Likeness:
             yield self._ids[place]
 
 
+class Sayings:
+    """What people say for what entries are called, line by line of the table, and what that means."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        every = [line.partition(": ") for line in map(str.strip, SAID.splitlines()) if line]
+        self._rows = vectors.of([said for _, _, said in every])
+        self._called: defaultdict[str, list[tuple[frozenset[str], int]]] = defaultdict(list)
+        """The stems of each expression and its line, by one of the stems."""
+        for at, (called, _, _) in enumerate(every):
+            for expression in called.split(","):
+                stems = frozenset(map(stem, expression.split()))
+                self._called[min(stems)].append((stems, at))
+
+    def of(self, entry: Entry) -> list[Any]:
+        """The vectors of the lines that say most of what its name says."""
+        named = frozenset(map(stem, words(f"{entry.name} {entry.group}")))
+        found = {
+            at: len(stems)
+            for each in sorted(named)
+            for stems, at in self._called.get(each, ())
+            if stems <= named
+        }
+        return [self._rows[at] for at in sorted(found, key=lambda at: (-found[at], at))[:MOST_SAID]]
+
+
 class Meanings:
     """Entries by what they mean, replaced group by group. From one thread at a time."""
 
     def __init__(self, vectors: Vectors) -> None:
         self._vectors = vectors
+        self._sayings = Sayings(vectors)
         self._groups: dict[str, tuple[list[str], Any]] = {}
         self._all: tuple[dict[str, int], list[str], Any] | None = None
 
@@ -123,7 +165,8 @@ class Meanings:
         found = list(entries)
         self._groups.pop(group, None)
         if found:
-            vectors = self._vectors.of([meant(entry) for entry in found])
+            rows = self._vectors.of([meant(entry) for entry in found])
+            vectors = self._vectors.nearer(rows, [self._sayings.of(entry) for entry in found])
             self._groups[group] = [entry.id for entry in found], vectors
 
     def likeness(self, query: str) -> Likeness:

@@ -16,6 +16,7 @@ ENTRIES = [
     Entry("db:drop_table", "drop_table", "db", lead="Remove a table and all its rows"),
     Entry("web:screenshot", "screenshot", "web", lead="Capture the page as an image"),
     Entry("kube:logs", "logs", "kube", lead="Output of a container"),
+    Entry("git:stash", "stash", "git", lead="Manages it"),
 ]
 
 
@@ -39,6 +40,12 @@ def meanings():
 )
 def test_the_nearest_has_no_word_of_the_query(meanings, query, expected):
     assert next(iter(meanings.likeness(query).near())) == expected
+
+
+def test_what_people_say_for_its_name_draws_an_entry_near(meanings):
+    likeness = meanings.likeness("set unfinished work aside")
+    assert max((entry.id for entry in ENTRIES), key=likeness.__getitem__) == "git:stash"
+    assert likeness["git:stash"] > 0.2
 
 
 @pytest.mark.parametrize(
