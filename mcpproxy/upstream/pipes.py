@@ -168,12 +168,15 @@ class Lines(Messages):
 
     async def drain(self) -> None:
         """Read and forget until the server closes its side; nobody receives any more."""
-        self._pipe.close()
+        self.close()
         with suppress(OSError), closing(Readable(self._pipe.fd)) as pipe:
             while await read(pipe):
                 pass
 
     async def aclose(self) -> None:
+        self.close()
+
+    def close(self) -> None:
         """Whoever waits in `receive` is told; the descriptor belongs to the child."""
         self._closed = True
         self._pipe.close()

@@ -114,6 +114,7 @@ async def open_child(
                         _signal(child.process.pid, signal.SIGKILL)
                         raise
                     finally:
+                        child.reader.close()  # before its descriptor is
                         tasks.cancel_scope.cancel()
     finally:
         for fd in fds:
@@ -159,7 +160,7 @@ async def _watch(child: Child) -> None:
     """End the connection with its process, though a process that it left may hold the pipes open."""
     await child.process.wait()
     await anyio.sleep(AFTERMATH)
-    await child.reader.aclose()
+    child.reader.close()
 
 
 async def _listen(fd: int, ring: deque[str], note: Callable[[list[str]], None]) -> None:
