@@ -221,7 +221,8 @@ class Tools:
         cache_id = call.arguments.get("cache_id")
         if not isinstance(cache_id, str) or not cache_id:
             raise ValueError("cache_id must be a string that is not empty")
-        params = call.arguments.get("params", {})
+        params = call.arguments.get("params")
+        params = {} if params is None else params
         if not isinstance(params, Mapping):
             raise ValueError("params must be an object")
         return await self._run(partial(self.daemon.run_cached, cache_id, dict(params)), call)
@@ -236,14 +237,14 @@ class Tools:
 
     async def _call(self, call: Call) -> Json:
         take = call.arguments.get
-        if "cursor" in call.arguments and take("name") is None:
+        if take("cursor") is not None and take("name") is None:
             return await self._read_on(call)
         name, args = take("name"), take("args", take("arguments"))
-        if args is None and isinstance(text := take("args_json"), str):
+        if isinstance(text := take("args_json") if args is None else args, str):
             try:
                 args = jsonc.strict(text)
             except ValueError as error:
-                raise ValueError(f"args_json is not JSON: {error}") from error
+                raise ValueError(f"args must be an object, and as a text JSON: {error}") from error
         server, tool = take("server"), take("tool")
         if name is None and isinstance(server, str) and isinstance(tool, str):
             name = str(ToolId(server, tool))

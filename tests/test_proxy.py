@@ -187,6 +187,7 @@ async def test_a_schema_is_promised_only_for_results_that_are_never_cut(daemon, 
         ({"name": "demo__echo", "arguments": {"a": 1}}, {"a": 1}),
         ({"server": "demo", "tool": "echo"}, {}),
         ({"name": "demo:echo", "args_json": '{"a": 1}'}, {"a": 1}),
+        ({"name": "demo:echo", "args": '{"a": 1}', "cursor": None}, {"a": 1}),
     ],
 )
 async def test_call_tool_calls(daemon, tmp_path, arguments, called):
@@ -202,7 +203,7 @@ async def test_call_tool_calls(daemon, tmp_path, arguments, called):
         ({"name": 7}, "name must be"),
         ({"name": "demo:echo", "args": []}, "args must be an object"),
         ({"name": "demo:ecko"}, "demo:echo"),
-        ({"name": "demo:echo", "args_json": "{"}, "args_json is not JSON"),
+        ({"name": "demo:echo", "args_json": "{"}, "as a text JSON"),
         ({"cursor": 7}, "cursor must be a string"),
     ],
 )
