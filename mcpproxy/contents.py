@@ -14,7 +14,8 @@ from mcpproxy.declarations import access, returned
 from mcpproxy.typings import one_line
 
 MISTAKEN = re.compile(
-    r"^TypeError: ([\w$]+)(?:\.[\w$]+)* is not a function$|^TypeError: ([\w$]+)(?:\.[\w$]+)* is not iterable"
+    r"^TypeError: ([\w$]+)(?:\.[\w$]+|(?:\.[\w$]+)*\.(?:map|filter|forEach|find|reduce|some|split|slice)) is not a function$"
+    r"|^TypeError: ([\w$]+)(?:\.[\w$]+)* is not iterable"
     r"|\(([\w$]+)(?:\.[\w$]+)* is undefined\)$"
 )
 """A variable whose value is of another kind than the program takes it for."""

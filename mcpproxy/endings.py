@@ -50,8 +50,8 @@ def unawaited(script: Script, source: str) -> str:
     if not outcome.ok and outcome.code != "SERIALIZATION_ERROR":
         return ""  # it was an error that ended it
     return (
-        f"the script ended without awaiting {on_wire + unsent} call(s): {on_wire} in flight were cancelled "
-        f"with an unknown outcome, {unsent} never went out; await every call, e.g. with Promise.all"
+        f"the script ended before {on_wire + unsent} call(s) were answered: {on_wire} in flight were cancelled "
+        f"with an unknown outcome, {unsent} never went out; unless that was meant, await every call, e.g. with Promise.all"
         f"{FOR_EACH if IN_EACH.search(source[:LOOKED_AT]) else ''}"
     )
 

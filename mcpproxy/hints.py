@@ -52,6 +52,7 @@ ABSENT = {
     "Deno": "this is not Deno: call a tool instead",
     "Bun": "this is not Bun: call a tool instead",
     "print": f"use console.log to write a line, and {VALUE}",
+    "Temporal": "there is no Temporal here: use Date",
     "WebAssembly": "there is no WebAssembly here",
     "True": "this is JavaScript: write true",
     "False": "this is JavaScript: write false",
