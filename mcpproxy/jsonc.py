@@ -15,10 +15,17 @@ from typing import Any
 STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 STRING_OR_COMMA = re.compile(r'"(?:\\.|[^"\\])*"?|,(?=\s*[}\]])', re.DOTALL)
 
+ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+"""Both halves of a pair of surrogates, one alone, or another escape."""
+
 
 def loads(text: str, doubled: list[str] | None = None) -> Any:
     """The value of a document. Raises `ValueError` whose message gives line and column.
 
+    Half of a pair of surrogates is refused: no text that leaves us could have it.
     Names that an object has more than once are added to `doubled`; the last of them counts.
     """
 
@@ -33,11 +40,17 @@ def loads(text: str, doubled: list[str] | None = None) -> Any:
     )
     try:
         hook = None if doubled is None else members
-        return json.loads(plain, parse_constant=_refuse, object_pairs_hook=hook)
+        found = json.loads(plain, parse_constant=_refuse, object_pairs_hook=hook)
     except json.JSONDecodeError as error:
         raise ValueError(f"line {error.lineno}, column {error.colno}: {error.msg}") from error
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+    for escape in ESCAPE.finditer(plain):
+        if escape["half"]:
+            line = plain.count("\n", 0, escape.start()) + 1
+            column = escape.start() - plain.rfind("\n", 0, escape.start())
+            raise ValueError(f"line {line}, column {column}: {escape['half']} is half a character")
+    return found
 
 
 def uncommented(text: str) -> str:

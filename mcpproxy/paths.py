@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -88,11 +89,11 @@ def at_home(find: Callable[[str], str], what: str) -> Path:
 def places(config: Path, data_dir: Path | None = None) -> Places:
     """The places of a configuration; `data_dir` (a setting) takes the state elsewhere.
 
-    Raises `SettingsError` where the state would be at home, and this user has none.
+    Raises `SettingsError` where that is no path, and where the state would be at home and this user has none.
     """
     digest = hashlib.sha256(str(config).encode("utf-8", "surrogateescape")).hexdigest()[:8]
     if data_dir is not None:
-        state = Path(os.path.abspath(data_dir.expanduser()))
+        state = _folder(config, data_dir)
     else:
         usual = config == Path(os.path.expanduser(USUAL))
         slug = "default" if usual else f"{config.stem}-{digest}"
@@ -109,6 +110,20 @@ def places(config: Path, data_dir: Path | None = None) -> Places:
         socket=sockets / "mcpproxy.sock",
         pipe=sockets / "mcp.sock",
     )
+
+
+def _folder(config: Path, data_dir: Path) -> Path:
+    try:
+        if "\0" in str(data_dir):
+            raise ValueError("a NUL is in it")
+        found = Path(os.path.abspath(data_dir.expanduser()))
+        os.fsencode(found)
+    except (ValueError, RuntimeError) as error:  # half a surrogate pair, or the home of nobody
+        shown = json.dumps(str(data_dir))[:80]
+        raise SettingsError(
+            f"{config}: data_dir must be the path of a folder, not {shown}: {error}"
+        ) from error
+    return found
 
 
 def file_name(server: str) -> str:
@@ -154,7 +169,7 @@ def private_directory(path: Path) -> None:
         path.chmod(0o700)
 
 
-def replace_file(path: Path, data: bytes, *, lasting: bool = True) -> None:
+def replace_file(path: Path, data: bytes | bytearray, *, lasting: bool = True) -> None:
     """Write a file at once or not at all, readable by this user alone. Raises `OSError`.
 
     With `lasting` false the disk isn't waited for: for what can be had again after a loss of power.

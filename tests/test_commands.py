@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import click
 import pytest
@@ -17,6 +18,7 @@ from running import home
 
 from mcpproxy import settings
 from mcpproxy.cli import asking, local, main, telling
+from mcpproxy.errors import SettingsError
 
 
 @pytest.mark.parametrize("words", [["--help"], ["code", "exec", "--help"], ["--version"]])
@@ -195,6 +197,21 @@ def test_an_empty_data_dir_is_none_for_the_command_as_for_the_daemon(tmp_path, m
     config = tmp_path / "c.json"
     config.write_text('{"api_key": "k", "data_dir": ""}', encoding="utf-8")
     assert local.places_of(str(config)) == settings.load(config, {}).places
+
+
+def test_what_is_no_place_at_all_is_said_in_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.delenv("MCPPROXY_DATA_DIR", raising=False)
+    config = tmp_path / "c.json"
+    config.write_text(r'{"data_dir": "\u0000"}', encoding="utf-8")
+    with pytest.raises(SettingsError, match="data_dir must be the path of a folder"):
+        local.find(str(config))
+
+
+@pytest.mark.parametrize("odd", [{"host": "a" * 70}, {"key": "€"}])
+def test_an_address_or_key_that_can_not_be_has_no_daemon(odd):
+    daemon = replace(local.Running("x", host="127.0.0.1", port=1, key="k"), **odd)
+    with pytest.raises(local.NoAnswer):
+        local.request(daemon, "GET", "/livez", timeout=1)
 
 
 @pytest.mark.threat("L2")

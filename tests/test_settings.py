@@ -68,6 +68,10 @@ def test_comments_and_trailing_commas_are_left_out_but_not_from_strings(text, va
         ("/* one\ntwo */ nope", "line 2, column 8"),
         ('{"a": 1', "line 1, column 8"),
         ("", "line 1, column 1"),
+        (
+            r'{"a": "\\ud83d",' "\n" r' "b": "\ud83d\ude00 \uDC00"}',
+            r"line 2, column 21: \uDC00 is half",
+        ),
     ],
 )
 def test_an_error_in_json_is_placed_where_the_file_has_it(loaded, text, where):

@@ -173,7 +173,8 @@ def fetch(
         return response.status, response.read()
     except TimeoutError as error:
         raise NoAnswer(f"the daemon gave no answer within {timeout:g} s{look}") from error
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        # `ValueError`: of a host or a key that no address and no header can have.
         why = str(error) or type(error).__name__
         raise NoAnswer(f"the daemon gave no answer: {why}{look}") from error
     finally:

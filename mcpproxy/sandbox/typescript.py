@@ -134,6 +134,8 @@ def load_compiled(cache: Path) -> None:
     import wasmtime
     from quickjs_rs import _transform, _wasmtime
 
+    from mcpproxy.paths import replace_file
+
     binary = _transform._read_transform_wasm()
     build = hashlib.sha256(binary).digest()
     file = cache / f"oxc-{build.hex()[:16]}.bin"
@@ -145,9 +147,7 @@ def load_compiled(cache: Path) -> None:
         module = wasmtime.Module(engine, binary)
         with suppress(OSError):  # a full disk costs the next start half a second
             cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-            spare = file.with_suffix(f".{os.getpid()}")
-            spare.write_bytes(module.serialize())
-            spare.replace(file)
+            replace_file(file, module.serialize(), lasting=False)
         give_back()  # 40 MB that the compiler used
     linker = _wasmtime.default_wasi_linker(engine)
     _wasmtime._SHARED_ARTIFACTS["transform"] = _wasmtime.SharedWasmArtifact(module, linker, build)

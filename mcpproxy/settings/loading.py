@@ -119,20 +119,8 @@ def check(
         for each in names
         if each not in known
     ]
-    there = _places(path, settings.data_dir)
+    there = places(path, Path(settings.data_dir) if settings.data_dir else None)
     return Loaded(settings, there, warnings, errors, environ, overrides or {}, origins)
-
-
-def _places(path: Path, data_dir: str | None) -> Places:
-    try:
-        if data_dir and "\0" in data_dir:
-            raise ValueError("a NUL is in it")
-        return places(path, Path(data_dir) if data_dir else None)
-    except (ValueError, RuntimeError) as error:  # half a surrogate pair, or the home of nobody
-        shown = json.dumps(data_dir)[:80]
-        raise SettingsError(
-            f"{path}: data_dir must be the path of a folder, not {shown}: {error}"
-        ) from error
 
 
 def _meant(environ: Mapping[str, str]) -> Iterator[str]:
