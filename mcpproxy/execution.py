@@ -12,7 +12,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -20,6 +19,7 @@ from typing import Any, Protocol
 import anyio
 
 from mcpproxy import endings, gates, hints
+from mcpproxy.bulk import uncollected
 from mcpproxy.catalog import Catalog, Tool
 from mcpproxy.envelopes import Reply as Reply
 from mcpproxy.envelopes import Told, answer_text, toolcall_envelope
@@ -29,7 +29,7 @@ from mcpproxy.errors import CallError, WorkerError
 from mcpproxy.journal.trail import Timing, Trail
 from mcpproxy.questions import Answers, Questions
 from mcpproxy.request import Request
-from mcpproxy.sandbox.frames import MAX_VALUES, OUT_OF_MEMORY, BadFrame, values
+from mcpproxy.sandbox.frames import OUT_OF_MEMORY, BadFrame, too_many
 from mcpproxy.sandbox.job import Wanted, pack
 from mcpproxy.sandbox.memory import give_back
 from mcpproxy.sandbox.pool import Pool
@@ -48,7 +48,6 @@ from mcpproxy.script import (
     Question,
     Script,
 )
-from mcpproxy.upstream.pipes import LARGE, uncollected
 
 logger = logging.getLogger(__name__)
 console = logging.getLogger("mcpproxy.console")
@@ -230,7 +229,7 @@ class Execution:
             language=request.language,
             compiled=compiled,
             refusal=refused,
-            input=request.input,
+            input=request.input_text,
         )
         limits = self._limits
         return pack(wanted, limits.memory_mb * 2**20, limits.max_result_bytes)
@@ -378,10 +377,10 @@ class Execution:
 
 def read_frame(frame: bytes) -> object:
     """A frame's JSON. Raises `Misbehaved` for bytes that are none, or too much to be read in one go."""
-    if not frame.startswith(RESULT) and values(frame) > MAX_VALUES:
+    if not frame.startswith(RESULT) and too_many(frame):
         raise Misbehaved("more values than can be sent at once")
     try:
-        with uncollected() if len(frame) > LARGE else nullcontext():
+        with uncollected(len(frame)):
             return json.loads(frame)
     except (ValueError, RecursionError) as error:
         raise Misbehaved(str(error)) from error

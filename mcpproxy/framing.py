@@ -29,6 +29,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from mcpproxy import jsonrpc
+from mcpproxy.bulk import MOST_VALUES, values
 from mcpproxy.jsonrpc import Malformed
 
 logger = logging.getLogger(__name__)
@@ -75,6 +76,8 @@ def parse(line: bytes | TooLong, *, batches: bool = False) -> list[JSONRPCMessag
     """The message in `line`, or those of a batch where there may be some. Raises `Malformed`."""
     if isinstance(line, TooLong):
         raise Malformed(jsonrpc.INVALID_REQUEST, f"a message has at most {LONGEST_LINE:,} bytes")
+    if values(line, MOST_VALUES) > MOST_VALUES:
+        raise Malformed(jsonrpc.INVALID_REQUEST, f"a message has at most {MOST_VALUES:,} values")
     try:
         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from heapq import nsmallest
 from itertools import islice
 from typing import Any
 
@@ -24,6 +25,8 @@ from mcpproxy.effort import MOST_STEPS, Effort, broken, too_deep
 from mcpproxy.errors import CallError
 from mcpproxy.policy import EVERYTHING, PERMISSIONS, Caller, may_use
 
+MOST_NAMED = 20
+"""Servers that a refusal names."""
 LONGEST_FAULT = 400
 FEW = 12
 """Servers that are all named where none of them comes close."""
@@ -50,10 +53,12 @@ class Budget:
 def check_allowed(server: str, allowed: frozenset[str] | None) -> None:
     """Raises `CallError` unless `server` is among `allowed`; None allows all."""
     if allowed is not None and server not in allowed:
+        some = ", ".join(nsmallest(MOST_NAMED, allowed))
+        more = f" and {len(allowed) - MOST_NAMED} more" if len(allowed) > MOST_NAMED else ""
         raise CallError(
             "SERVER_NOT_ALLOWED",
-            f"Server '{server}' is not in the allowed servers list "
-            f"({', '.join(sorted(allowed))}); call one of those, or ask for it in options.allowed_servers",
+            f"Server '{server}' is not in the allowed servers list ({some}{more}); "
+            "call one of those, or ask for it in options.allowed_servers",
         )
 
 

@@ -12,6 +12,8 @@ import re
 from collections import Counter
 from typing import Any
 
+from mcpproxy.bulk import uncollected, values
+
 STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 STRING_OR_COMMA = re.compile(r'"(?:\\.|[^"\\])*"?|,(?=\s*[}\]])', re.DOTALL)
 
@@ -63,13 +65,20 @@ def _blank(found: re.Match[str]) -> str:
     return text if text.startswith('"') else re.sub(r"[^\n]", " ", text)
 
 
-def strict(text: str | bytes) -> Any:
+def strict(text: str | bytes, most: int | None = None) -> Any:
     """The value of a document that came from a program: JSON as it is, and no number beyond a double.
 
-    Raises `ValueError` whose message says where.
+    Raises `ValueError` whose message says where, or that there are more than `most` values in it.
     """
     try:
-        return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        if isinstance(text, bytes):
+            text = text.decode(json.detect_encoding(text), "surrogatepass")
+        if most is not None and values(text.encode("utf-8", "surrogatepass"), most) > most:
+            raise ValueError(
+                f"it has more than {most:,} values; store the data where a tool can read it"
+            )
+        with uncollected(len(text)):
+            return json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except json.JSONDecodeError as error:
         raise ValueError(f"{error.msg} at line {error.lineno}, column {error.colno}") from error
     except UnicodeDecodeError as error:

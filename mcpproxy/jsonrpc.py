@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mcpproxy import jsonc
+from mcpproxy.bulk import MOST_VALUES
 
 Json = dict[str, Any]
 
@@ -41,9 +42,9 @@ def error(code: int, message: str, id: str | int | None = None, data: object = N
 
 
 def loads(data: bytes) -> Any:
-    """The JSON value in UTF-8 text. Raises `Malformed`."""
+    """The JSON value in UTF-8 text, of a size that can be read in one go. Raises `Malformed`."""
     try:
-        return jsonc.strict(data.decode("utf-8-sig"))
+        return jsonc.strict(data.decode("utf-8-sig"), MOST_VALUES)
     except UnicodeDecodeError as fault:
         reason = f"not UTF-8: {fault.reason} at byte {fault.start}"
     except ValueError as fault:

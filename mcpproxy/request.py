@@ -6,7 +6,7 @@ All surfaces pass their body through here, so what is refused on one is refused 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,10 @@ LANGUAGES = ("javascript", "typescript")
 MAX_SOURCE_BYTES = 2**20
 MAX_INPUT_DEPTH = 100
 MAX_TIMEOUT_MS = 600_000
+MAX_INTEGER = 2**53 - 1
+MAX_SERVERS, LONGEST_NAME = 1000, 256
+SHOWN = 80
+"""Characters of what was wrong that a refusal repeats."""
 LONGEST_DESCRIPTION = 500
 
 EXACTLY_ONE = (
@@ -41,6 +45,8 @@ class Request:
     source: str
     language: str
     input: dict[str, Any]
+    input_text: str
+    """The same as JSON in ASCII."""
     timeout_ms: int
     max_tool_calls: int
     """0 means any number."""
@@ -88,7 +94,7 @@ def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: 
         raise Refused("INVALID_REQUEST", f"{EXACTLY_ONE}. {EXACTLY_ONE_IN_FULL}")
     language = _language(body)
     description = _description(body)
-    given = _input(body)
+    given, input_text = _input(body)
     timeout_ms, max_tool_calls, allowed, trace, warnings = _options(body, settings, caller)
     if script:
         stored = scripts.read(script, language, caller)
@@ -103,6 +109,7 @@ def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: 
         source=source,
         language=language or fenced_language(source),
         input=given,
+        input_text=input_text,
         timeout_ms=timeout_ms,
         max_tool_calls=max_tool_calls,
         allowed_servers=allowed,
@@ -121,12 +128,18 @@ def _only(found: Mapping[str, Any], known: tuple[str, ...], code: str, where: st
             near = names.close(name, places, 1)
             meant = f"; did you mean {places[near[0]]}?" if near else ""
             listed = ", ".join(known)
-            raise Refused(code, f"unknown field '{name}' in {where}; known are {listed}{meant}")
+            raise Refused(
+                code, f"unknown field '{brief(name)}' in {where}; known are {listed}{meant}"
+            )
 
 
 def _given(found: Mapping[str, Any], never_null: str = "") -> dict[str, Any]:
     """What has a value: null is how some clients leave a member out."""
     return {name: value for name, value in found.items() if value is not None or name == never_null}
+
+
+def brief(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def kind(value: object) -> str:
@@ -183,19 +196,30 @@ def fenced_language(source: str) -> str:
     return "typescript" if fence_tag(source) in TYPESCRIPT else "javascript"
 
 
-def _input(body: Mapping[str, Any]) -> dict[str, Any]:
+def _input(body: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     given = body.get("input", {})
     if not isinstance(given, dict):
         raise Refused("INVALID_REQUEST", f"input must be an object, not {kind(given)}")
     if deeper(given, MAX_INPUT_DEPTH):
         raise Refused("INVALID_REQUEST", f"input is nested deeper than {MAX_INPUT_DEPTH} levels")
     try:
-        json.dumps(given, allow_nan=False)
+        return given, json.dumps(given, allow_nan=False)
     except ValueError:
         raise Refused(
             "INVALID_REQUEST", "input holds NaN or an infinity, which JSON has not"
         ) from None
-    return given
+
+
+NESTING = frozenset((dict, list))
+
+
+def parts_of(value: Any) -> Collection[Any]:
+    match value:
+        case dict():
+            return value.values()
+        case list():
+            return value
+    return ()
 
 
 def deeper(value: object, levels: int) -> bool:
@@ -205,9 +229,9 @@ def deeper(value: object, levels: int) -> bool:
         layer = [
             inner
             for outer in layer
-            if isinstance(outer, (dict, list))
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, (dict, list))
+            if not NESTING.isdisjoint(map(type, parts := parts_of(outer)))
+            for inner in parts
+            if type(inner) in NESTING
         ]
         if not layer:
             return False
@@ -226,12 +250,17 @@ def _options(
     if timeout is not None and not 1 <= timeout <= MAX_TIMEOUT_MS:
         raise Refused(
             "INVALID_OPTIONS",
-            f"timeout_ms must be between 1 and {MAX_TIMEOUT_MS} milliseconds, not {timeout}",
+            f"timeout_ms must be between 1 and {MAX_TIMEOUT_MS} milliseconds, not {brief(str(timeout))}",
         )
     calls = _number(options, "max_tool_calls")
     if calls is not None and calls < 0:
         raise Refused(
-            "INVALID_OPTIONS", f"max_tool_calls cannot be negative ({calls}); 0 means no limit"
+            "INVALID_OPTIONS",
+            f"max_tool_calls cannot be negative ({brief(str(calls))}); 0 means no limit",
+        )
+    if calls is not None and calls > MAX_INTEGER:
+        raise Refused(
+            "INVALID_OPTIONS", f"max_tool_calls can be at most {MAX_INTEGER}; 0 means no limit"
         )
     trace = options.get("trace", False)
     if not isinstance(trace, bool):
@@ -267,6 +296,11 @@ def _servers(options: Mapping[str, Any]) -> frozenset[str] | None:
         raise Refused(
             "INVALID_OPTIONS",
             "allowed_servers must be an array of strings (server names); leave it out to allow all",
+        )
+    if len(servers) > MAX_SERVERS or any(len(name) > LONGEST_NAME for name in servers):
+        raise Refused(
+            "INVALID_OPTIONS",
+            f"allowed_servers has at most {MAX_SERVERS} names of {LONGEST_NAME} characters each",
         )
     return frozenset(servers) or None
 

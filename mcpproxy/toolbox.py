@@ -20,6 +20,7 @@ from mcp.shared.exceptions import MCPError
 
 from mcpproxy import jsonc, logs, offer, tracing
 from mcpproxy.asking import Asker, Desk
+from mcpproxy.bulk import MOST_VALUES
 from mcpproxy.errors import CallError, Refused
 from mcpproxy.execution import Reply, refusal, to_json
 from mcpproxy.incoming import params_of
@@ -242,7 +243,7 @@ class Tools:
         name, args = take("name"), take("args", take("arguments"))
         if isinstance(text := take("args_json") if args is None else args, str):
             try:
-                args = jsonc.strict(text)
+                args = jsonc.strict(text, MOST_VALUES)
             except ValueError as error:
                 raise ValueError(f"args must be an object, and as a text JSON: {error}") from error
         server, tool = take("server"), take("tool")

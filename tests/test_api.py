@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from types import SimpleNamespace
 
 import anyio
@@ -11,6 +12,7 @@ from asgi import Client, ask, http
 from fakes import FakeDaemon, catalog, server
 
 from mcpproxy import __version__
+from mcpproxy.bulk import MOST_VALUES
 from mcpproxy.catalog import Catalog
 from mcpproxy.errors import REFUSALS, Refused
 from mcpproxy.execution import Reply
@@ -210,6 +212,16 @@ async def test_a_larger_body_is_refused_while_it_comes(app):
     await app(http("POST", EXEC, JSON), client.receive, client.send)
     assert client.answer.status == 413
     assert client.read == 5
+
+
+@pytest.mark.threat("L4")
+@pytest.mark.parametrize("value", ["[]", "{}", "1", '"a"'])
+async def test_a_body_of_too_many_values_is_refused_before_it_is_read(app, value):
+    began = time.process_time()
+    answer = await post(app, f'{{"code":"1","input":[{f"{value}," * MOST_VALUES}1]}}'.encode())
+    assert answer.status == 400
+    assert "250,000 values" in answer.body["error"]["message"]
+    assert time.process_time() - began < 0.5
 
 
 @pytest.mark.req("REQ-STOP-03")

@@ -17,7 +17,7 @@ from mcpproxy import request
 from mcpproxy.catalog import Tool
 from mcpproxy.cli.code import scripts as scripts_command
 from mcpproxy.errors import CallError, Refused
-from mcpproxy.gates import check_arguments
+from mcpproxy.gates import check_allowed, check_arguments
 from mcpproxy.policy import ADMIN
 from mcpproxy.rest.api import open_api
 from mcpproxy.settings import Settings
@@ -173,6 +173,13 @@ def test_a_small_schema_that_takes_for_ever_is_left_to_its_server(schema):
     assert time.process_time() - began < 1
 
 
+def test_a_refusal_names_some_of_the_servers_that_may_be_called():
+    with pytest.raises(CallError, match=r"\(a, b\)"):
+        check_allowed("x", frozenset("ab"))
+    with pytest.raises(CallError, match="and 980 more"):
+        check_allowed("x", frozenset(map(str, range(1000))))
+
+
 @pytest.mark.threat("S3")
 @pytest.mark.parametrize(
     "schema",
@@ -255,6 +262,25 @@ def test_a_request_beats_the_configuration():
     options = {"timeout_ms": 7, "max_tool_calls": 8}
     asked = request.read({"code": "1", "options": options}, settings, None, ADMIN)
     assert (asked.timeout_ms, asked.max_tool_calls) == (7, 8)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"x" * 10**6: 1}, "INVALID_REQUEST"),
+        ({"options": {"x" * 10**6: 1}}, "INVALID_OPTIONS"),
+        ({"options": {"timeout_ms": 10**4000}}, "INVALID_OPTIONS"),
+        ({"options": {"max_tool_calls": -(10**4000)}}, "INVALID_OPTIONS"),
+        ({"options": {"max_tool_calls": 10**4000}}, "INVALID_OPTIONS"),
+        ({"options": {"allowed_servers": ["x" * 10**6]}}, "INVALID_OPTIONS"),
+        ({"options": {"allowed_servers": ["x"] * 10**5}}, "INVALID_OPTIONS"),
+    ],
+)
+def test_a_refusal_repeats_little_of_what_was_wrong(body, code):
+    with pytest.raises(Refused) as refused:
+        request.read({"code": "1", **body}, Settings(), None, ADMIN)
+    assert refused.value.code == code
+    assert len(str(refused.value)) < 500
 
 
 @pytest.mark.req("REQ-STORE-25")

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpproxy.bulk import values
 from mcpproxy.execution import read_frame
-from mcpproxy.sandbox.frames import MAX_VALUES, BadFrame, Splitter, pack, values
+from mcpproxy.sandbox.frames import MAX_VALUES, BadFrame, Splitter, pack
 from mcpproxy.script import Misbehaved
 
 
@@ -38,7 +39,7 @@ def test_a_frame_of_too_many_values_is_not_read(value):
 
 def test_what_stands_in_a_text_is_no_value():
     text = json.dumps(['a,b,[{"\\' * MAX_VALUES, "é,", "\\"]).encode()
-    assert values(text) < 10
+    assert values(text, MAX_VALUES) < 10
     assert read_frame(text)
 
 

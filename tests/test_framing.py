@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 
+from mcpproxy.bulk import MOST_VALUES
 from mcpproxy.framing import TooLong, dump, lines, open_messages, parse
 from mcpproxy.jsonrpc import Malformed
 
@@ -65,6 +66,7 @@ async def test_a_large_line_takes_time_in_proportion():
         (b"nope", -32700),
         (b"\xff\xfe", -32700),
         (b"[" * 100_000, -32700),
+        (b"[" + b"[]," * MOST_VALUES + b"7]", -32600),
         (b"[]", -32600),
         (b"7", -32600),
         (b'{"jsonrpc":"2.0","id":1}', -32600),

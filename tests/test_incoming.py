@@ -11,6 +11,7 @@ from asgi import ask
 from fakes import FakeDaemon, catalog
 
 from mcpproxy import incoming
+from mcpproxy.bulk import MOST_VALUES
 from mcpproxy.policy import Caller
 from mcpproxy.proxy import open_mcp
 
@@ -84,6 +85,7 @@ def events(answer):
         (400, -32700, b""),
         (400, -32700, b"\xff"),
         (400, -32700, b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":NaN}}'),
+        (400, -32700, b"[" + b"{}," * MOST_VALUES + b"7]"),
         (400, -32600, b"7"),
         (400, -32600, message("ping", id=None)),
         (400, -32600, message("ping", id=1.5)),

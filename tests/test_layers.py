@@ -94,6 +94,7 @@ LAYERS = [
         "watching",
         "errors",
         "envelopes",
+        "bulk",
         "jsonc",
         "jsonrpc",
         "logs",

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 
+from mcpproxy.bulk import LARGE
 from mcpproxy.readiness import Readable
 from mcpproxy.upstream import pipes
 from mcpproxy.upstream.pipes import Lines, Pen, encode, parse
@@ -170,7 +171,7 @@ def test_the_collector_looks_at_a_large_message_once(monkeypatch):
     """Not again and again while it is being read; and afterwards it works as before."""
     seen = []
     monkeypatch.setattr(pipes, "_load", lambda line: seen.append(gc.isenabled()) or {"id": 1, "result": {}})  # fmt: skip
-    for line in (b"{", b"{".ljust(pipes.LARGE + 1), b"{"):
+    for line in (b"{", b"{".ljust(LARGE + 1), b"{"):
         assert parse(line, pytest.fail) is not None
     assert seen == [True, False, True] and gc.isenabled()
 

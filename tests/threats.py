@@ -127,6 +127,7 @@ THREATS: dict[str, tuple[str, ...]] = {
     ),
     "L4": (
         "test_api::test_a_larger_body_is_refused_while_it_comes",
+        "test_api::test_a_body_of_too_many_values_is_refused_before_it_is_read",
         "test_connections::test_a_head_that_is_too_large_is_refused_before_it_is_whole",
         "test_connections::test_one_byte_at_a_time_wins_no_time",
         "test_connections::test_whoever_is_slow_with_a_body_is_hung_up_on",

@@ -21,6 +21,7 @@ import jsonschema_rs
 from starlette.types import Receive, Scope, Send
 
 from mcpproxy import gates, jsonc
+from mcpproxy.bulk import MOST_VALUES
 from mcpproxy.errors import Refused
 from mcpproxy.execution import refusal, to_json
 from mcpproxy.guard import respond
@@ -310,7 +311,7 @@ async def read_json(route: Route, scope: Scope, receive: Receive) -> Json:
             "UNSUPPORTED_MEDIA_TYPE", f"{what}send JSON with Content-Type: application/json"
         )
     try:
-        found = jsonc.strict(body)
+        found = jsonc.strict(body, MOST_VALUES)
     except ValueError as error:
         raise Refused("INVALID_REQUEST", f"the body is not usable JSON: {error}") from None
     if not isinstance(found, dict):

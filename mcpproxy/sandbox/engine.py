@@ -161,7 +161,7 @@ class Engine:
         """Whether it was sent; the daemon takes no frame that is longer, or of more values."""
         assert self.line is not None
         data = text.encode()
-        if len(data) > frames.MAX_FROM_VM or frames.values(data) > frames.MAX_VALUES:
+        if len(data) > frames.MAX_FROM_VM or frames.too_many(data):
             return False
         self.line.send(data)
         return True

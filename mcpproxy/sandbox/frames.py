@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import struct
 
+from mcpproxy.bulk import values
+
 HEADER = struct.Struct("!I")
 MAX_FROM_VM = 8 * 2**20
 """Bytes of one frame from a VM, its arguments or its value included."""
@@ -29,19 +31,9 @@ def pack(text: bytes) -> bytes:
     return HEADER.pack(len(text)) + text
 
 
-def values(text: bytes) -> int:
-    """About how many values a JSON text has: its commas and brackets, those in strings left out if they are many."""
-    found = _marks(text)
-    if found > MAX_VALUES:
-        bare = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-        found = bare.count(b'"') // 2
-        if found <= MAX_VALUES:
-            found = _marks(b"".join(bare.split(b'"')[::2]))
-    return found
-
-
-def _marks(text: bytes) -> int:
-    return text.count(b",") + text.count(b"[") + text.count(b"{")
+def too_many(text: bytes) -> bool:
+    """Whether a frame has more values than a VM may send in one, its result apart."""
+    return values(text, MAX_VALUES) > MAX_VALUES
 
 
 class Splitter:

@@ -13,7 +13,7 @@ import json
 import os
 import struct
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from mcpproxy.sandbox.source import plain
 
@@ -30,7 +30,8 @@ class Wanted(TypedDict):
     language: str
     compiled: str | None
     refusal: str | None
-    input: Any
+    input: str
+    """As JSON in ASCII, so that whatever a JSON string may hold arrives."""
 
 
 def pack(wanted: Wanted, memory_bytes: int, largest_bytes: int) -> bytes:
@@ -39,8 +40,7 @@ def pack(wanted: Wanted, memory_bytes: int, largest_bytes: int) -> bytes:
     source = wanted["source"]
     if wanted["language"] == "javascript" and len(source) <= SHORT and plain(source):
         program = source.encode()
-    # ASCII, so that whatever a JSON string may hold arrives.
-    rest = json.dumps(wanted["input"] if program else wanted).encode()
+    rest = (wanted["input"] if program else json.dumps(wanted)).encode()
     seed = SEED.unpack(os.urandom(SEED.size))
     return HEAD.pack(memory_bytes, largest_bytes, len(program), *seed) + program + rest
 
@@ -58,12 +58,15 @@ class Job:
     @cached_property
     def wanted(self) -> Wanted:
         """What the daemon was asked for. Of a program that is ready, nobody needs this before it fails."""
-        rest = json.loads(self._rest)
         if not self.ready:
-            found: Wanted = rest
+            found: Wanted = json.loads(self._rest)
             return found
         return Wanted(
-            source=self.ready, language="javascript", compiled=None, refusal=None, input=rest
+            source=self.ready,
+            language="javascript",
+            compiled=None,
+            refusal=None,
+            input=self._rest.decode(),
         )
 
     def retype(self, compiled: str) -> None:
@@ -74,4 +77,4 @@ class Job:
     @property
     def input(self) -> str:
         """The script's input, as JSON."""
-        return self._rest.decode() if self.ready else json.dumps(self.wanted["input"])
+        return self._rest.decode() if self.ready else self.wanted["input"]

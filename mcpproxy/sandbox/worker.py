@@ -178,6 +178,11 @@ class Run:
 
     # how it ended
 
+    @property
+    def used_much(self) -> bool:
+        """Whether it used so much memory that an error without words may be for want of it."""
+        return peak_bytes() - self._peak > int(self._job.memory) // 2
+
     def _report(self) -> None:
         limit = self._job.memory
         self._engine.context.set_memory_limit(limit + SPARE_BYTES)
@@ -187,8 +192,8 @@ class Run:
             return
         frame = json.loads(text)
         stack = frame["stack"]
-        used_up = frame["message"] in WITHOUT_MEMORY or (frame["message"], stack) == WITHOUT_WORDS
-        if used_up and peak_bytes() - self._peak > limit // 2:
+        without = frame["message"] in WITHOUT_MEMORY or (frame["message"], stack) == WITHOUT_WORDS
+        if without and self.used_much:
             frame["kind"] = "memory"
         if frame["kind"] == "syntax" and not self._at_compiling(frame):
             frame["kind"] = "error"  # it compiled: the script threw this one
@@ -258,7 +263,9 @@ def rehearse(engine: Engine, parser: Parser) -> None:
     near, far = socketpair()
     line = Line(near.fileno())
     for source in ("return await call_tool('a', 'b', {})", "call_tool('a', 'b', {})"):
-        wanted = Wanted(source=source, language="javascript", compiled=None, refusal=None, input={})
+        wanted = Wanted(
+            source=source, language="javascript", compiled=None, refusal=None, input="{}"
+        )
         far.sendall(frames.pack(pack(wanted, 2**28, 2**20)))
         frame = line.receive()
         assert frame is not None
@@ -276,20 +283,20 @@ def rehearse(engine: Engine, parser: Parser) -> None:
 
 def work(line: Line, engine: Engine, parser: Parser) -> NoReturn:
     """Wait for a job, do it, and end this process."""
+    frame = line.receive()
+    assert frame is not None
+    run = Run(line, engine, parser, Job(frame))
     try:
-        frame = line.receive()
-        assert frame is not None
-        Run(line, engine, parser, Job(frame)).run()
-    except (
-        MemoryError,
-        SystemError,
-    ):  # the latter where the binding could make no text of a result
+        run.run()
+    except (MemoryError, SystemError):
+        # The latter where the binding could make no text of a result.
         os._exit(frames.OUT_OF_MEMORY)
     except (quickjs.JSException, quickjs.StackOverflow) as error:
         # The engine gave up in a place of ours: with its memory used up, or in a callback that
         # nobody waits for (queueMicrotask).
-        kind = "memory" if "out of memory" in str(error) else "error"
         message = str(error).partition("\n")[0][:1000]
+        without = "out of memory" in message or (message == "null" and run.used_much)
+        kind = "memory" if without else "error"
         if message.startswith(UNSAID):
             message = "Uncaught [a value that throws when it is looked at]"
         failed = {"t": "failed", "kind": kind, "message": message, "stack": "", "dropped": 0}

@@ -6,14 +6,13 @@ proportion to the bytes however long a line is, and sending is one `write` in th
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from typing import Any, Self
 
 import anyio
@@ -22,6 +21,7 @@ import mcp_types as types
 import pydantic_core
 from mcp.shared.message import SessionMessage
 
+from mcpproxy.bulk import uncollected
 from mcpproxy.readiness import Readable
 
 logger = logging.getLogger(__name__)
@@ -29,8 +29,6 @@ logger = logging.getLogger(__name__)
 CHUNK = 1 << 18
 LONGEST_MESSAGE = 1 << 28
 """Bytes of one message; who sends more is cut off, before it takes our memory."""
-LARGE = 1 << 17
-"""Bytes of a message that is read without Python's collector."""
 TURN = 64
 """Lines that are handled before others get their turn."""
 NOTED = 100
@@ -286,7 +284,7 @@ def parse(line: bytes, odd: Callable[[str, bytes], None]) -> types.JSONRPCMessag
             odd("a line that is no message", line)
         return None
     try:
-        with uncollected() if len(line) > LARGE else nullcontext():
+        with uncollected(len(line)):
             data = _load(line)
     except (ValueError, RecursionError) as error:
         odd("a line that is no message", line)
@@ -301,22 +299,6 @@ def parse(line: bytes, odd: Callable[[str, bytes], None]) -> types.JSONRPCMessag
     except ValueError:
         odd("JSON that is no message", line)
         return None
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without Python's collector, for whoever makes a million values that are all needed.
-
-    It would look through them again and again, which takes longer than reading them. A thread
-    instead would help nobody: reading holds the interpreter's lock all the time.
-    """
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def _load(line: bytes) -> Any:

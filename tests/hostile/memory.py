@@ -63,4 +63,5 @@ CASES = [
     Case("a URL of a size that Ada would copy", "try { new URL('http://a/' + 'x'.repeat(2 ** 22)) } catch (e) { e.message }", Gives("Invalid URL: it is longer than 4194304 characters")),
     Case("a part of a URL of that size", "const u = new URL('http://a/'); try { u.search = 'x'.repeat(2 ** 23) } catch (e) { e.message.includes('longer') && u.href }", Gives("http://a/")),
     Case("a key of many megabytes", "({ ['\u00e9'.repeat(2 ** 23)]: 1 })", "MEMORY_LIMIT RESULT_TOO_LARGE", 800, memory_mb=64),
+    Case("an input that doesn't fit", "input.a.length", MEMORY, 800, memory_mb=2, more={"input": {"a": [{}] * 100_000}}),
 ]  # fmt: skip
