@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from itertools import product
 from pathlib import Path
 
 import anyio
@@ -197,6 +198,18 @@ async def test_a_crash_without_a_call_in_flight_says_to_run_it_again(world):
         await checkpoint()
         os.kill(await pid_of(vm, world.pool.pool), signal.SIGKILL)
     assert replies[0]["error"]["message"].endswith("run it again")
+
+
+async def test_what_was_stopped_and_goes_on_is_as_it_was(world):
+    code = "call_tool('stub', 'echo', {}); await sleep(100); 'went on'"
+    async with a_running(world, code) as (_, replies):
+        vms = await all_vms(world)
+        while not replies:  # as a machine does that sleeps and wakes
+            for number, pid in product((signal.SIGSTOP, signal.SIGCONT), vms):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            await checkpoint()
+    assert replies == [{"ok": True, "value": "went on"}]
 
 
 async def test_a_spare_that_was_killed_is_given_to_nobody(world):

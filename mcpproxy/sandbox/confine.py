@@ -57,6 +57,8 @@ MACHINES = {
             "futex": 202, "sched_yield": 24, "clock_gettime": 228, "gettimeofday": 96,
             # os.urandom, the peak of memory, and the return from a signal handler
             "getrandom": 318, "getrusage": 98, "rt_sigreturn": 15, "rt_sigprocmask": 14,
+            # made for it by the kernel, to go on with a poll after it was stopped or the machine slept
+            "restart_syscall": 219,
             # the end
             "exit": 60, "exit_group": 231,
         },
@@ -69,6 +71,7 @@ MACHINES = {
             "munmap": 215, "brk": 214, "mremap": 216, "madvise": 233,
             "futex": 98, "sched_yield": 124, "clock_gettime": 113, "gettimeofday": 169,
             "getrandom": 278, "getrusage": 165, "rt_sigreturn": 139, "rt_sigprocmask": 135,
+            "restart_syscall": 128,
             "exit": 93, "exit_group": 94,
         },
         {"mmap": 222, "mprotect": 226},
