@@ -79,6 +79,24 @@ def test_operations_are_chosen_by_tag_name_and_path(tmp_path, include, exclude, 
     assert names(read(tmp_path, document(paths), include=include, exclude=exclude)) == left
 
 
+@pytest.mark.parametrize(
+    ("summary", "description", "said"),
+    [
+        ("Find books", "In the catalogue.", "Find books.\n\nIn the catalogue."),
+        ("Find books!", "In it.", "Find books!\n\nIn it."),
+        ("Find books", "Find books and lend them.", "Find books and lend them."),
+        ("Find books", "", "Find books"),
+        ("", "", "GET /x"),
+    ],
+)
+def test_an_operation_is_described_by_its_summary_and_what_follows(
+    tmp_path, summary, description, said
+):
+    get = {"summary": summary, "description": description}
+    (found,) = read(tmp_path, document({"/x": {"get": get}})).operations.values()
+    assert found.definition["description"] == said
+
+
 def test_methods_say_what_they_do(tmp_path):
     methods = ("get", "head", "put", "post", "patch", "delete")
     api = read(tmp_path, document({"/x": {method: {} for method in methods}}))

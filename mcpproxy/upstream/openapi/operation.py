@@ -332,7 +332,8 @@ def _definition(name: str, method: str, path: str, raw: Json, takes: Json, gives
     found: Json = {"name": name}
     if summary and len(summary) <= LONGEST_TITLE:
         found["title"] = summary
-    said = description if summary in description else f"{summary}\n\n{description}".strip()
+    stop = "." if summary[-1:].isalnum() and description else ""  # what follows may stand behind it
+    said = description if summary in description else f"{summary}{stop}\n\n{description}".strip()
     said = said or f"{method} {path}"
     found["description"] = f"Deprecated. {said}" if raw.get("deprecated") is True else said
     found["inputSchema"] = takes
