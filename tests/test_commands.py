@@ -127,12 +127,13 @@ def test_a_disk_that_is_full_is_one_line(tmp_path):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
 def test_what_is_said_besides_may_be_lost_and_the_answer_is_not():
     code = (
-        "import click; from mcpproxy.cli import telling; telling.open_streams();"
-        "click.echo('running', err=True); telling.show_json(1)"
+        "import sys, click; from mcpproxy.cli import telling; telling.open_streams();"
+        "click.echo('running', err=True); print('more', file=sys.stderr); telling.show_json(1)"
     )
-    words = ["sh", "-c", '"$0" -c "$1" 2>/dev/full', sys.executable, code]
-    done = subprocess.run(words, stdout=subprocess.PIPE, check=False)
-    assert (done.returncode, done.stdout) == (0, b"1\n")
+    for place in ("2>/dev/full", "2>&-"):
+        words = ["sh", "-c", f'"$0" -c "$1" {place}', sys.executable, code]
+        done = subprocess.run(words, stdout=subprocess.PIPE, check=False)
+        assert (done.returncode, done.stdout) == (0, b"1\n")
 
 
 @pytest.mark.parametrize(

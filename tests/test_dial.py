@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import httpx2
 import pytest
 import uvicorn
 from mcp.server import Server
@@ -29,7 +31,7 @@ from mcpproxy.redaction import SECRETS
 from mcpproxy.settings import ServerSettings
 from mcpproxy.upstream import link
 from mcpproxy.upstream.dial import address, program, ways
-from mcpproxy.upstream.reasons import refusal, retry_after
+from mcpproxy.upstream.reasons import refusal, retry_after, sentence
 from mcpproxy.upstream.references import References, Unreachable
 
 
@@ -64,7 +66,9 @@ def test_a_secret_goes_to_the_server_and_nowhere_else():
     ("settings", "said"),
     [
         ({"command": "no-such-program"}, "no-such-program"),
-        ({"command": "./no/such/program"}, "./no/such/program"),
+        ({"command": "./no/such/program"}, "'./no/such/program' is not there; check the path"),
+        ({"command": "/"}, "'/' is a folder; name the program in it"),
+        ({"command": "/etc/passwd"}, "'/etc/passwd' may not be run; make it executable"),
         ({"command": "sh", "working_dir": "/no/such/folder"}, "/no/such/folder"),
         ({"command": "sh", "args": ["a", "${env:NOT_SET}"]}, "args[1]"),
         ({"command": "sh", "env": {"A": "${env:NOT_SET}"}}, "NOT_SET"),
@@ -98,9 +102,19 @@ def test_a_command_with_a_folder_is_looked_for_in_the_working_dir(tmp_path):
 def test_a_status_of_http_says_what_to_do():
     assert "headers" in refusal(401) and "headers" in refusal(403)
     assert "path" in refusal(404)
-    assert all(
-        str(status) in refusal(status) for status in (400, 401, 403, 404, 418, 429, 500, 503)
-    )
+    for status in (400, 401, 403, 404, 405, 418, 429, 500, 501, 503):
+        assert re.fullmatch(rf".*\(HTTP {status}\); .+", refusal(status))
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        ("[SSL: WRONG_VERSION_NUMBER] wrong version number", "its TLS failed: .*; check that it is https"),
+        ("All connection attempts failed", "nothing answers .*; check the URL, and whether it runs"),
+    ],
+)  # fmt: skip
+def test_a_connection_that_fails_says_what_to_check(why, said):
+    assert re.match(said, sentence(httpx2.ConnectError(why)))
 
 
 async def test_a_name_with_slashes_logs_into_the_folder_of_logs(tmp_path):

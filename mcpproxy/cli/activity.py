@@ -318,12 +318,19 @@ def in_files(config: str | None) -> Iterator[tuple[Any, Path]]:
 
     directory = local.places_of(config).journal
     try:
-        take_in(directory)
+        try:
+            take_in(directory)
+        except OSError as error:
+            refuse(unreadable(directory, error))
         yield queries, directory
     except ValueError as error:
         refuse(str(error))
-    except (sqlite3.Error, OSError) as error:
-        refuse(f"the journal in {directory} can't be read: {error}; see mcpproxy doctor")
+    except sqlite3.Error as error:
+        refuse(unreadable(directory, error))
+
+
+def unreadable(directory: Path, error: Exception) -> str:
+    return f"the journal in {directory} can't be read: {error}; see mcpproxy doctor"
 
 
 def lines_of(daemon: Any, path: str, timeout: float = 60.0) -> Iterator[str]:

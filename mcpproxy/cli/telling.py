@@ -75,11 +75,9 @@ def open_streams() -> None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
     elif isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    theirs = sys.__stderr__
-    if theirs is not None and sys.stderr is theirs:
-        sys.stderr = io.TextIOWrapper(
-            Aside(), theirs.encoding, "backslashreplace", line_buffering=True
-        )
+    if sys.stderr is None or sys.stderr is sys.__stderr__:
+        encoding = getattr(sys.stderr, "encoding", "utf-8")
+        sys.stderr = io.TextIOWrapper(Aside(), encoding, "backslashreplace", line_buffering=True)
 
 
 class Aside(io.RawIOBase):

@@ -186,20 +186,33 @@ def program(settings: ServerSettings, references: References) -> Program:
         raise Unreachable(f"its working_dir {cwd} is no directory")
     command = os.path.expanduser(references.resolve(settings.command, "command"))
     if os.sep in command:
-        found = shutil.which(os.path.join(cwd or "", command))
+        place = os.path.join(cwd or "", command)
+        found = shutil.which(place)
         found = found and os.path.abspath(found)
     else:
+        place = ""
         found = shutil.which(command, path=env.get("PATH"))
     if not found:
-        raise Unreachable(
-            f"its command '{command}' is not installed, or not on the PATH of the daemon; write the whole path in "
-            "its entry, or start the daemon anew from where the command is found"
-        )
+        raise Unreachable(f"its command '{command}' {amiss(place)}")
     for before, arg in zip(["", *settings.args], settings.args, strict=False):
         if (value := in_option(arg, before)) and not REFERENCE.search(value):
             SECRETS.add(value)
     args = [references.resolve(arg, f"args[{n}]") for n, arg in enumerate(settings.args)]
     return Program(settings.name, [found, *args], env, cwd)
+
+
+def amiss(place: str) -> str:
+    """Why a command can't be started, and what helps; `place` is its path where that was given."""
+    if not place:
+        return (
+            "is not installed, or not on the PATH of the daemon; write the whole path in its entry, or start "
+            "the daemon anew from where the command is found"
+        )
+    if os.path.isdir(place):
+        return "is a folder; name the program in it"
+    if os.path.exists(place):
+        return "may not be run; make it executable (chmod +x), or put what runs it in front"
+    return "is not there; check the path"
 
 
 def environment(settings: ServerSettings, references: References) -> dict[str, str]:

@@ -21,7 +21,9 @@ STATUS = {
     401: "it wants other credentials (HTTP 401); check its headers",
     403: "it refuses our credentials (HTTP 403); check its headers",
     404: "there is nothing at its URL (HTTP 404); check the path",
-    429: "it has had too many requests (HTTP 429)",
+    405: "it takes no MCP at its URL (HTTP 405); check the path, and its protocol",
+    501: "it takes no MCP at its URL (HTTP 501); check the path, and its protocol",
+    429: "it has had too many requests (HTTP 429); it is asked again later",
 }
 
 BUSY = (429, 502, 503, 504)
@@ -30,8 +32,11 @@ BUSY = (429, 502, 503, 504)
 
 def refusal(status: int) -> str:
     """What a status of HTTP says of a server, and what to do about it."""
-    kind = "it failed" if status >= 500 else "it refused our request"
-    return STATUS.get(status, f"{kind} (HTTP {status})")
+    if status >= 500:
+        return STATUS.get(status, f"it failed (HTTP {status}); its own log may say why")
+    return STATUS.get(
+        status, f"it refused our request (HTTP {status}); check its url, headers and protocol"
+    )
 
 
 def retry_after(status: int, value: str | None) -> float | None:
@@ -70,7 +75,9 @@ def sentence(error: BaseException) -> str:
         case httpx2.HTTPStatusError():
             return refusal(error.response.status_code)
         case httpx2.ConnectError():
-            return f"nothing answers at its URL: {error}"
+            if "[SSL" in str(error):
+                return f"its TLS failed: {error}; check that it is https, and its certificate one that is trusted here"
+            return f"nothing answers at its URL: {error}; check the URL, and whether it runs"
         case httpx2.HTTPError() | OSError():
             return f"{error or type(error).__name__}"
         case ValidationError():
