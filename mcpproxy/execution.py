@@ -370,7 +370,8 @@ class Execution:
         if outcome.code == "MEMORY_LIMIT":
             message = endings.out_of_memory(self._limits.memory_mb)
         catalog = self._upstreams.catalog
-        if advice := hints.advice(outcome.code, message, self._request.source, catalog):
+        request = self._request
+        if advice := hints.advice(outcome.code, message, request.source, catalog, request.input):
             message = f"{message}. {advice}"
         return {"code": outcome.code, "message": message, "stack": outcome.stack, **outcome.extra}
 

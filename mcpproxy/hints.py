@@ -6,6 +6,7 @@ Added to messages of scripts that failed; nothing here decides anything.
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 from mcpproxy import contents, modules, names
 from mcpproxy.catalog import Catalog
@@ -75,7 +76,7 @@ ABSENT = {
         ),
         TOOLS,
     ),
-    "exit": VALUE,
+    **dict.fromkeys(("exit", "alert", "output", "emit", "respond", "display"), VALUE),
     "len": "this is JavaScript: use .length",
     "str": "this is JavaScript: use String(x)",
     "int": "this is JavaScript: use Number(x) or Math.trunc(x)",
@@ -196,13 +197,17 @@ WRONG_USE = [
 ]  # fmt: skip
 
 
-def advice(code: str, message: str, source: str, catalog: Catalog) -> str | None:
+def advice(
+    code: str, message: str, source: str, catalog: Catalog, given: Container[str] = ()
+) -> str | None:
     """One sentence for the one who wrote `source`, or None when there is nothing to add.
 
-    `catalog` is what they may see.
+    `catalog` is what they may see, `given` the names in the input.
     """
     source = source[:LOOKED_AT]
     if (found := MISSING.match(message)) is not None:
+        if found[1] in given:
+            return f"It is a member of input: write input.{found[1]}"
         return _missing(found[1], source, catalog)
     if code == "SYNTAX_ERROR":
         return _syntax(message, source, catalog)
@@ -249,6 +254,8 @@ def _missing(name: str, source: str, catalog: Catalog) -> str | None:
     member = re.search(rf"\b{re.escape(name)}\s*(?:\.|\[['\"])([\w$.-]+)", source)
     asked = member[1] if member else ""
     if name in ABSENT:
+        if name == "process" and asked.startswith(("exit", "stdout")):
+            return f"there is no process here: {VALUE}"
         if name == "require":
             return f"{ABSENT[name]}: {modules.instead(source, catalog)}"
         found = _call(asked, catalog) if ABSENT[name] == TOOLS else None

@@ -478,6 +478,7 @@ HINTS = [
     ("const { createHash } = require('node:crypto');", "crypto.randomUUID() is there"),
     ("await crypto.subtle.digest('SHA-256', new Uint8Array(1))", "randomUUID and getRandomValues alone"),
     ("new Intl.RelativeTimeFormat('en').format(1, 'day')", "NumberFormat and DateTimeFormat alone"),
+    ("process.exit(0)", "end with the value"),
     ("new AbortController()", "stops waiting for it"),
     ("await tools.nowhere.list({})", "there are stub, my-server, github"),
     ("const seen = [1];\nconst all = await tools.stub.echo({all: seen});\nconst show = (x) => x;\nconsole.log(all);", "For example: return all"),
@@ -491,6 +492,11 @@ HINTS = [
     ("const r = call_tools([]); return r.items.length", "call_tools gives an array"),
     ("const r = call_tools({}); return r.map(x => x)", "gave no array but one envelope"),
 ]  # fmt: skip
+
+
+async def test_a_member_of_the_input_that_was_taken_for_a_variable_is_named(world):
+    error = await world.error("return ids.length", input={"ids": [1]})
+    assert "ids is not defined. It is a member of input: write input.ids" in error["message"]
 
 
 @pytest.mark.req("REQ-HAS-10", "REQ-HAS-11", "REQ-HAS-12", "REQ-HAS-13", "REQ-HAS-14")

@@ -18,7 +18,9 @@ from mcpproxy.sandbox.pool import open_pool
 
 async def run(pool, source):
     async with pool.vm(10) as vm:
-        wanted = Wanted(source=source, language="javascript", compiled=None, refusal=None, input="{}")
+        wanted = Wanted(
+            source=source, language="javascript", compiled=None, refusal=None, input="{}"
+        )
         vm.post(pack(wanted, 64 * 2**20, 2**20))
         reply = json.loads((await vm.receive())[-1])
         vm.finished = True
