@@ -20,6 +20,7 @@ from mcpproxy.errors import Refused
 from mcpproxy.paths import reason, replace_file
 from mcpproxy.policy import Caller
 
+MODULES = (".mjs", ".cjs", ".mts", ".cts")
 LANGUAGES: Mapping[str, str] = MappingProxyType({".js": "javascript", ".ts": "typescript"})
 MAX_BYTES = 262_144
 LONGEST_NAME = 64
@@ -97,15 +98,26 @@ class Scripts:
     def _candidates(self) -> dict[str, list[Path]]:
         """Files with a script's name, by that name, exactly as the directory spells them."""
         found: dict[str, list[Path]] = {}
-        try:
-            files = sorted(os.listdir(self.directory))
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return {}
-        for file in files:
-            name, extension = os.path.splitext(file)
-            if extension in LANGUAGES and valid_name(name):
-                found.setdefault(name, []).append(self.directory / file)
+        for path in self._files():
+            if path.suffix in LANGUAGES and valid_name(path.stem):
+                found.setdefault(path.stem, []).append(path)
         return found
+
+    def misnamed(self) -> list[Path]:
+        """Files that look like scripts and, by their names, are none."""
+        return [
+            path
+            for path in self._files()
+            if path.suffix in {*LANGUAGES, *MODULES}
+            and not path.stem.endswith(".d")  # declarations
+            and not (path.suffix in LANGUAGES and valid_name(path.stem))
+        ]
+
+    def _files(self) -> list[Path]:
+        try:
+            return [self.directory / name for name in sorted(os.listdir(self.directory))]
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return []
 
     def _entry(self, name: str, paths: list[Path]) -> dict[str, Any]:
         entry: dict[str, Any] = {

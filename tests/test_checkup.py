@@ -56,6 +56,15 @@ def test_stored_scripts_that_nobody_can_call_are_named(ours):
     for name in ("good.js", "twice.js", "twice.ts"):
         (ours.scripts / name).write_text("1", encoding="utf-8")
     (ours.scripts / "empty.js").touch()
+    for name in ("my script.js", "module.mjs", "mcpproxy.d.ts", "jsconfig.json", "notes.md"):
+        (ours.scripts / name).touch()
+    misnamed = [each for each in wrong(checkup.scripts(ours)) if "by its name" in each.what]
+    assert [each.what.split(" is no")[0] for each in misnamed] == [
+        str(ours.scripts / "module.mjs"),
+        str(ours.scripts / "my script.js"),
+    ]
+    for path in ("my script.js", "module.mjs"):
+        (ours.scripts / path).unlink()
     twice, empty = sorted(wrong(checkup.scripts(ours)), key=lambda each: "empty" in each.what)
     assert "twice.js and" in twice.what
     assert "is empty" in empty.what and empty.remedy.endswith("empty.js")

@@ -142,6 +142,7 @@ def test_an_input_file_may_have_a_byte_order_mark(sent, tmp_path):
         (["--code", "1", "--input", '{"a": 1e999}'], "1e999"),
         (["--code", "1", "--input", '{"a":' + "[" * 200_000], "nested"),
         (["--code", "1", "--input", "{}", "--input-file", "x"], "not both"),
+        (["--file", "-", "--input-file", "-"], "only one of"),
         (["--code", "1", "--input-file", "/no/such.json"], "No such file"),
         (["--file", "/no/such.js"], "No such file"),
         (["--file", "/"], "directory"),

@@ -81,7 +81,13 @@ def listed(directory: Path) -> list[Path]:
 
 def scripts(places: Places) -> Iterator[Finding]:
     """Stored scripts that nobody can call."""
-    found = Scripts(places.scripts).listing()["scripts"]
+    stored = Scripts(places.scripts)
+    found = stored.listing()["scripts"]
+    for path in stored.misnamed():
+        yield Finding(
+            f"{path} is no stored script, by its name",
+            "call it NAME.js or NAME.ts, with 1-64 characters of A-Za-z0-9_- for NAME",
+        )
     for entry in found:
         paths = " and ".join(entry["paths"])
         if entry["status"] == "ambiguous":

@@ -86,6 +86,8 @@ def execute(
         refuse("give exactly one of --code, --file and --script")
     if given is not None and input_file is not None:
         refuse("give --input or --input-file, not both")
+    if file == input_file == "-":
+        refuse("only one of --file and --input-file can be stdin")
     if file is not None:
         source = text_of(file, "--file")
         if not source:
