@@ -431,7 +431,7 @@ HINTS = [
     ("await tools.call_tool('stub', 'add', {})", "global of its own"),
     ("await tools('stub', 'add', {})", "await tools.<server>.<tool>"),
     ("await tools.stub('add', {})", "await tools.<server>.<tool>"),
-    ("(await tools.stub.echo({a: 1})).content[0].text", "already parsed"),
+    ("(await tools.stub.plain_text({})).content[0].text", "already parsed"),
     ("JSON.parse(await tools.stub.echo({a: 1}))", "parsed already"),
     ("call_tool('stub', 'echo', {}).then(r => r)", "no promise"),
     ("[1].map(x => { const r = await tools.stub.echo({x}); return r })", "write async in front of"),

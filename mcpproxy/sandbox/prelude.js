@@ -369,6 +369,12 @@
     try { return parse(content[0].text); } catch { return content[0].text; }
   }
 
+  /** Data whose `content` is the wire's where it has none: clients of MCP read content[0].text, and so do programs. */
+  function withContent(data, result) {
+    if (typeof data === 'object' && data !== null && data !== result.content && !hasOwn(data, 'content') && hasOwn(result, 'content')) defineProperty(data, 'content', hidden(result.content));
+    return data;
+  }
+
   const plain = (value) => typeof value === 'object' && value !== null && !isArray(value) && builtin(value) === undefined;
 
   /** JSON text of the arguments, or a sentence that says what is wrong with them (in an object). */
@@ -804,7 +810,7 @@
       if (entry.timer) { entry.resolve(undefined); return; }
       const answer = parse(apply(slice, json, [at + 1]));
       if (!answer.ok) fails(entry, entry.server === undefined ? answer : answer.error);
-      else entry.resolve(entry.server === undefined ? answer.value : dataOf(answer.result));
+      else entry.resolve(entry.server === undefined ? answer.value : withContent(dataOf(answer.result), answer.result));
     },
 
     /** How many answers and timers could still wake the script. */
