@@ -37,6 +37,8 @@ HASH = re.compile(r"[0-9a-f]{64}")
 LIFETIME = re.compile(r"([1-9][0-9]{0,5})([mhdw])")
 UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 LONGEST = 365 * UNITS["d"]
+LATEST = 10.0**11
+"""Seconds since 1970, beyond all that a clock says."""
 DEFAULT_LIFETIME = "30d"
 ALL = "*"
 CEILINGS = {"max_timeout_ms": 600_000, "max_tool_calls": 10**9, "max_executions_per_minute": 10**6}
@@ -258,7 +260,9 @@ def kept(entry: Json) -> Token:
     )
     if not HASH.fullmatch(token.hash) or not NAME.fullmatch(token.name):
         raise ValueError("a name or a hash is none")
-    float(token.expires)
+    for when in (token.created, token.expires, token.lifetime):
+        if type(when) not in (int, float) or not 0 <= when < LATEST:
+            raise ValueError("a time is none")
     for name in CEILINGS:
         read_ceiling(name, getattr(token, name))
     return token

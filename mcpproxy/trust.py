@@ -172,9 +172,8 @@ class Trust:
             return seen
         others = await also(connection)
         for kind, found in others.items():
-            fleet.sort_listed(
-                entry.name, kind, found
-            )  # a first list is approved, whoever asks for it
+            # A first list is approved, whoever asks for it.
+            fleet.sort_listed(entry.name, kind, found)
         return replace(seen, others=others)
 
     def _tool(self, seen: Server, name: str) -> Tool:

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import KEY, home
-from test_journal import a_record
+from test_journal import a_line
 
 import mcpproxy.cli.activity  # noqa: F401 - the command has its name
 from mcpproxy.cli.local import Running
@@ -257,9 +257,9 @@ def test_each_record_is_on_one_page_though_others_are_written_meanwhile(
     store, made, wanted, names, limits, oldest_first
 ):
     wanted = {name: value for name, value in wanted.items() if name in names}
-    records = [a_record(n << 20, **each) for n, each in enumerate(made, 1)]
     store._database.execute("DELETE FROM records")
-    store.insert([b"".join(each.line() for each in records)] if records else [])
+    if made:
+        store.insert([b"".join(a_line(n << 20, **each) for n, each in enumerate(made, 1))])
     reading.WINDOW, window = 5, reading.WINDOW
     found, cursor, turn = [], None, 0
     try:
@@ -276,13 +276,13 @@ def test_each_record_is_on_one_page_though_others_are_written_meanwhile(
             found += [number(record["seq"]) >> 20 for record in each.records]
             cursor, turn = each.next, turn + 1
             if cursor is not None and turn < 10:  # newer ones of the same kind
-                store.insert([a_record((1000 + turn) << 20, **{**made[0], **wanted}).line()])
+                store.insert([a_line((1000 + turn) << 20, **{**made[0], **wanted})])
     finally:
         reading.WINDOW = window
     there = [
-        each.seq >> 20
-        for each in records
-        if all(getattr(each, name) == value for name, value in wanted.items() if value)
+        n
+        for n, each in enumerate(made, 1)
+        if all(each.get(name) == value for name, value in wanted.items() if value)
     ]
     old = [each for each in found if each < 1000]
     assert old == (there if oldest_first else there[::-1])

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 
 import click
 import pytest
@@ -208,9 +207,8 @@ def test_what_is_no_place_at_all_is_said_in_a_sentence(tmp_path, monkeypatch):
         local.find(str(config))
 
 
-@pytest.mark.parametrize("odd", [{"host": "a" * 70}, {"key": "€"}])
-def test_an_address_or_key_that_can_not_be_has_no_daemon(odd):
-    daemon = replace(local.Running("x", host="127.0.0.1", port=1, key="k"), **odd)
+def test_an_address_that_can_not_be_has_no_daemon():
+    daemon = local.Running("x", host="a" * 70, port=1, key="k")
     with pytest.raises(local.NoAnswer):
         local.request(daemon, "GET", "/livez", timeout=1)
 

@@ -24,14 +24,15 @@ from mcpproxy.journal.reading import Wanted, page, pages, read, take_in
 from mcpproxy.journal.records import Numbers, Record, json_text, number, spelled
 from mcpproxy.journal.store import Retention, Store
 from mcpproxy.journal.trail import REFUSALS, Door, Trail, direct_call
-from mcpproxy.journal.writer import Journal, open_journal
+from mcpproxy.journal.writer import Journal, line, open_journal
 from mcpproxy.redaction import SECRETS
 
 KEEP = Retention(days=90, records=100_000, megabytes=256)
 
 
-def a_record(seq, **members):
-    return Record(
+def a_line(seq, **members):
+    """A record as the journal writes it."""
+    record = Record(
         **{
             "seq": seq,
             "id": seq,
@@ -42,14 +43,13 @@ def a_record(seq, **members):
             **members,
         }
     )
+    return line(record.row())
 
 
 def filled(directory, count, **members):
     """A store with records of which each is a second later than the one before."""
     store = Store(directory)
-    store.insert(
-        [b"".join(a_record((n * 1000) << 20, **members).line() for n in range(1, count + 1))]
-    )
+    store.insert([b"".join(a_line((n * 1000) << 20, **members) for n in range(1, count + 1))])
     return store
 
 
@@ -186,12 +186,12 @@ def test_changes_of_servers_are_told_once():
 
 def test_a_line_cut_short_by_a_kill_costs_itself_alone(tmp_path, caplog):
     first = Pending(tmp_path)
-    first.add(a_record(1 << 20).line())
-    first.add(a_record(2 << 20).line()[:-20])
+    first.add(a_line(1 << 20))
+    first.add(a_line(2 << 20)[:-20])
     first.close()
     second = Pending(tmp_path)
     assert second.slot == 0
-    second.add(a_record(3 << 20).line())
+    second.add(a_line(3 << 20))
     second.close()
     with closing(Store(tmp_path)) as store, left_behind(tmp_path) as files:
         for file in files:
@@ -201,16 +201,16 @@ def test_a_line_cut_short_by_a_kill_costs_itself_alone(tmp_path, caplog):
 
 
 def test_lines_that_are_no_records_cost_themselves_alone(tmp_path, caplog):
-    good, line = a_record(1 << 20).line(), a_record(2 << 20).line()
+    good, plain = a_line(1 << 20), a_line(2 << 20)
     odd = [
-        line.replace(b"{}", b'{"a":NaN}'),
-        line.replace(b"{}", b"[" * 5000 + b"]" * 5000),
-        line.replace(b"%d" % (2 << 20), b"9" * 30),
-        line.replace(b"{}", b'"\xff"'),
+        plain.replace(b"{}", b'{"a":NaN}'),
+        plain.replace(b"{}", b"[" * 5000 + b"]" * 5000),
+        plain.replace(b"%d" % (2 << 20), b"9" * 30),
+        plain.replace(b"{}", b'"\xff"'),
     ]
-    assert all(each != line for each in odd)
+    assert all(each != plain for each in odd)
     with closing(Store(tmp_path)) as store:
-        store.insert([good, *odd, b"".join(odd) + a_record(3 << 20).line()])
+        store.insert([good, *odd, b"".join(odd) + a_line(3 << 20)])
         assert store.count() == 2
     assert caplog.text.count("1 broken record(s)") == 4 and "4 broken record(s)" in caplog.text
 
@@ -235,7 +235,7 @@ def test_however_much_is_kept_it_can_be_reckoned(tmp_path, keep):
 def test_two_writers_have_two_slots_and_nobody_takes_from_the_living(tmp_path):
     first, second = Pending(tmp_path), Pending(tmp_path)
     assert (first.slot, second.slot) == (0, 1)
-    second.add(a_record(5 << 20).line())
+    second.add(a_line(5 << 20))
     take_in(tmp_path)
     assert not (tmp_path / "activity.sqlite3").exists()
     second.close()

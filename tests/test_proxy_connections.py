@@ -117,9 +117,8 @@ async def test_legacy_clients_of_the_catalog_hear_of_a_change(daemon, tmp_path):
                 count = daemon.fleet.catalog.version + 1
                 daemon.fleet.show(catalog(count, demo=["echo", f"new{count}"]))
                 await anyio.wait_all_tasks_blocked()
-                await (
-                    anyio.lowlevel.checkpoint()
-                )  # or nobody has a turn while all of them wait for the network
+                # Or nobody has a turn while all of them wait for the network.
+                await anyio.lowlevel.checkpoint()
         assert "demo__echo" in [tool.name for tool in (await client.list_tools()).tools]
 
 

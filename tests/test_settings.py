@@ -163,6 +163,11 @@ def test_what_stands_for_a_key_where_it_is_shown_is_none(loaded):
     assert refused(loaded, {"api_key": "(hidden)"}).endswith("write the secret itself")
 
 
+@pytest.mark.parametrize("key", ["k\n", " k", "a\0b"])
+def test_a_key_that_nobody_could_send_is_none(loaded, key):
+    assert refused(loaded, {"api_key": key}).endswith("no header can have")
+
+
 def test_a_wrong_key_is_never_shown(loaded):
     assert "12345" not in refused(loaded, {"api_key": 12345})
 

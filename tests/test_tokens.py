@@ -192,7 +192,7 @@ def test_files_that_are_damaged_let_nobody_in(tokens, file, text):
     [
         {"hash": "ü" * 64}, {"hash": None}, {"hash": ""}, {"name": None}, {"allowed_servers": []},
         {"allowed_servers": "github"}, {"permissions": []}, {"permissions": ["admin"]}, {"expires": "never"},
-        {"expires": None}, {"max_tool_calls": "many"}, {"rank": "admin"},
+        {"expires": None}, {"expires": "9"}, {"expires": 1e300}, {"created": "x"}, {"max_tool_calls": "many"}, {"rank": "admin"},
     ],
 )  # fmt: skip
 @pytest.mark.threat("L6")

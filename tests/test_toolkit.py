@@ -6,7 +6,10 @@ import json
 import os
 import re
 import threading
+from functools import partial
 
+import anyio
+import anyio.abc
 import pytest
 from daemon_process import open_process
 from hypothesis import given, settings
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 from running import KEY, STUBS, below, gone, taken_port
 
 from mcpproxy import AsyncMCPToolkit, MCPClient, MCPFunction, MCPToolkit, Refused, Unreachable
+from mcpproxy.cli import local
 from mcpproxy.toolkit.functions import Functions, result_text
 
 NAME = re.compile(r"mcp\d+_[A-Za-z0-9_-]+")
@@ -157,6 +161,28 @@ async def test_where_no_daemon_is_it_says_so():
         await AsyncMCPToolkit(url=f"http://127.0.0.1:{port}").load()
 
 
+async def test_a_key_of_any_letters_arrives_as_the_bytes_that_the_daemon_compares():
+    got = []
+
+    async def answer(stream):
+        async with stream:
+            got.append(await stream.receive())
+            await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(listener.serve, answer)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        daemon = local.Running("there", host="127.0.0.1", port=port, key="schlüssel €")
+        await anyio.to_thread.run_sync(partial(local.request, daemon, "GET", "/", timeout=5))
+        with pytest.raises(Unreachable, match="no mcpproxy"):
+            await AsyncMCPToolkit(url=f"http://127.0.0.1:{port}", key=daemon.key).load()
+        tasks.cancel_scope.cancel()
+    assert [b"X-API-Key: schl\xc3\xbcssel \xe2\x82\xac\r\n" in each for each in got] == [True] * 2
+
+
 def test_what_can_not_be_meant_is_refused():
     for arguments, said in [
         ({"mode": "all"}, "mode must be"),
@@ -165,6 +191,9 @@ def test_what_can_not_be_meant_is_refused():
         ({"config": "a", "url": "http://b"}, "not both"),
         ({"url": "localhost:8080"}, "url must begin with"),
         ({"key": "a"}, "key goes with url"),
+        ({"url": "http://b", "key": "a\n"}, "a line end"),
+        ({"url": "http://b:port"}, "perhaps a port, not 'http://b:port'"),
+        ({"url": "http://[b"}, "perhaps a port"),
     ]:
         with pytest.raises(ValueError, match=said):
             MCPToolkit(**arguments)

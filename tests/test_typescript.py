@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import sys
@@ -34,12 +33,6 @@ async def test_a_damaged_file_is_made_anew_and_the_next_process_takes_it(tmp_pat
     async with open_transformer(tmp_path) as transformer:
         assert (await transformer.transform("let a: number = 1")).text == "let a = 1;\n"
     assert made.stat().st_mtime_ns == before
-
-
-async def test_a_folder_whose_name_is_no_text_keeps_nothing_and_is_in_no_way(tmp_path):
-    folder = tmp_path / os.fsdecode(b"\xff")
-    async with open_transformer(folder) as transformer:
-        assert (await transformer.transform("1 as number")).text == "1;\n"
 
 
 async def test_a_cancelled_request_leaves_no_answer_for_the_next():

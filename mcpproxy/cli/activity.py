@@ -342,10 +342,9 @@ def lines_of(daemon: Any, path: str, timeout: float = 60.0) -> Iterator[str]:
 
     from mcpproxy.cli.local import NoAnswer
 
-    headers = {"X-API-Key": daemon.key} if daemon.key else {}
     with closing(daemon.connect(timeout)) as connection:
         try:
-            connection.request("GET", path, headers=headers)
+            connection.request("GET", path, headers=daemon.headers)
             response: HTTPResponse = connection.getresponse()
             if response.status != 200:
                 refuse(json.loads(response.read())["error"]["message"])

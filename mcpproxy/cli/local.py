@@ -39,6 +39,11 @@ class Running:
     port: int = 0
     key: str = field(default="", repr=False)
 
+    @property
+    def headers(self) -> dict[str, str | bytes]:
+        """What opens its door: the key as the bytes that it compares, whatever letters it has."""
+        return {"X-API-Key": self.key.encode()} if self.key else {}
+
     def connect(self, timeout: float) -> http.client.HTTPConnection:
         if self.socket is not None:
             return OverUnix(self.socket, timeout)
@@ -162,9 +167,11 @@ def fetch(
 
     Leaving early (Ctrl-C) closes the connection, which cancels the work.
     """
-    headers = {"Content-Type": "application/json", "User-Agent": f"mcpproxy {__version__}"}
-    if daemon.key:
-        headers["X-API-Key"] = daemon.key
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": f"mcpproxy {__version__}",
+        **daemon.headers,
+    }
     connection = daemon.connect(timeout)
     look = "; see mcpproxy doctor" if verb == "GET" else UNSURE
     try:

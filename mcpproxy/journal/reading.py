@@ -95,9 +95,8 @@ def read(directory: Path) -> sqlite3.Connection:
     database.text_factory = partial(str, encoding="utf-8", errors="replace")
     try:
         if database.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-            Store(
-                directory
-            ).close()  # it is just being made, or of another version, which this says
+            # It is just being made, or of another version, which this says.
+            Store(directory).close()
     except BaseException:
         database.close()
         raise

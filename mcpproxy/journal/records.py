@@ -58,7 +58,7 @@ encode = json.JSONEncoder(separators=(",", ":")).encode
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One thing that happened. The first fourteen are columns one can filter by or add up."""
+    """One thing that happened. All but `detail` are columns, to filter by or to add up."""
 
     seq: int
     """Its place: records are in the order in which they were written."""
@@ -88,10 +88,6 @@ class Record:
 
     def row(self) -> list[Any]:
         return [getattr(self, name) for name in COLUMNS]
-
-    def line(self) -> bytes:
-        """As it is written to disk until it is in the database."""
-        return encode(self.row()).encode() + LINE_END
 
 
 COLUMNS = tuple(Record.__dataclass_fields__)

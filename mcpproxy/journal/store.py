@@ -107,7 +107,7 @@ class Store:
         return int(self._database.execute("SELECT count(*) FROM records").fetchone()[0])
 
     def insert(self, pieces: Iterable[bytes]) -> None:
-        """Add lines as `Record.line` writes them; those that are there already stay as they are.
+        """Add lines as `writer.line` writes them; those that are there already stay as they are.
 
         A line that is none of ours, perhaps half of one, costs itself alone.
         """
@@ -153,9 +153,8 @@ class Store:
         if not deleted and self.used() > keep.megabytes * 2**20:
             deleted = self._delete(LARGEST)
         if deleted:
-            self._database.executescript(
-                "PRAGMA incremental_vacuum"
-            )  # `execute` takes one step only
+            # `execute` would take one step only.
+            self._database.executescript("PRAGMA incremental_vacuum")
         return not deleted
 
     def _delete(self, before: int) -> int:

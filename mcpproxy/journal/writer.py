@@ -151,15 +151,15 @@ class Journal:
         if self._pending is None or self.error is not None:
             self.lost += 1
             return
-        line = to_json(row) + LINE_END
+        written = line(row)
         try:
-            self._pending.add(line)
+            self._pending.add(written)
         except OSError as error:
             self.lost += 1
             self._fail(error)
             return
         self._written += 1
-        self._bytes += len(line)
+        self._bytes += len(written)
         self._some.set()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
@@ -310,6 +310,11 @@ class Journal:
         if self.error is None:
             return []
         return [f"the journal is OFF, {self.lost} record(s) were not written: {self.error}"]
+
+
+def line(row: list[Any]) -> bytes:
+    """A record as it is on disk until it is in the database."""
+    return to_json(row) + LINE_END
 
 
 def retention(settings: Settings) -> Retention:

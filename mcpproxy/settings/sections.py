@@ -63,6 +63,15 @@ def shown(value: object) -> object:
     return value
 
 
+def sendable(key: object) -> object:
+    """A key. Raises `ValueError` for one that no header could bring."""
+    if isinstance(key, str) and (key != key.strip() or not key.isprintable()):
+        raise ValueError(
+            "has a line end, a blank at an end, or a character that no header can have"
+        )
+    return key
+
+
 Duration = Annotated[
     float, BeforeValidator(seconds), Field(ge=0), PlainSerializer(spelled, when_used="json")
 ]
@@ -202,7 +211,7 @@ class Settings(Concurrency):
     """HOST:PORT of the HTTP listener."""
     data_dir: str | None = None
     """Where state and logs go; the platform's usual place when unset."""
-    api_key: Annotated[SecretStr, BeforeValidator(shown)] = SecretStr("")
+    api_key: Annotated[SecretStr, BeforeValidator(shown), BeforeValidator(sendable)] = SecretStr("")
     """The administrator's key; made and written to the file when there is none."""
     require_mcp_auth: bool = False
     """Whether `/mcp` wants a key on loopback, too. Elsewhere it always does."""

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from mcpproxy.embedded import Config, Proxy
 from mcpproxy.errors import REFUSALS, Refused, Unreachable
@@ -33,12 +34,24 @@ class Target:
     key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.url is not None and not self.url.startswith(("http://", "https://")):
-            raise ValueError(f"url must begin with http:// or https://, not {self.url!r}")
+        if self.url is not None and not is_address(self.url):
+            raise ValueError(
+                f"url must begin with http:// or https://, a host and perhaps a port, not {self.url!r}"
+            )
         if self.url is not None and self.config is not None:
             raise ValueError("give config or url, not both")
         if self.url is None and self.key is not None:
             raise ValueError("key goes with url: the daemon of a configuration needs none")
+        if self.key is not None and (self.key != self.key.strip() or not self.key.isprintable()):
+            raise ValueError("key has a line end, or another character that no key has")
+
+
+def is_address(url: str) -> bool:
+    try:
+        found = urlsplit(url)
+        return found.scheme in ("http", "https") and bool(found.hostname) and found.port != 0
+    except ValueError:  # of a port or an IPv6 address
+        return False
 
 
 class Line:
@@ -93,9 +106,9 @@ async def open_line(target: Target) -> AsyncIterator[Line]:
     """
     import httpx2
 
-    headers = {"Content-Type": "application/json"}
+    headers = {b"Content-Type": b"application/json"}
     if target.key:
-        headers["X-API-Key"] = target.key
+        headers[b"X-API-Key"] = target.key.encode()
     async with AsyncExitStack() as stack:
         transport, url, where = await found(target, headers, stack)
         client = httpx2.AsyncClient(
@@ -109,7 +122,7 @@ async def open_line(target: Target) -> AsyncIterator[Line]:
 
 
 async def found(
-    target: Target, headers: dict[str, str], stack: AsyncExitStack
+    target: Target, headers: dict[bytes, bytes], stack: AsyncExitStack
 ) -> tuple[httpx2.AsyncBaseTransport | None, str, str]:
     """The way to the daemon, its URL, and what to call it."""
     import anyio
@@ -126,7 +139,7 @@ async def found(
             way = httpx2.AsyncHTTPTransport(uds=str(running.socket))
             return way, "http://localhost", running.where
         if running is not None:
-            headers["X-API-Key"] = running.key
+            headers[b"X-API-Key"] = running.key.encode()
             return httpx2.AsyncHTTPTransport(), running.where, running.where
     proxy = await stack.enter_async_context(Proxy(target.config))
     from mcpproxy.guard import Guard

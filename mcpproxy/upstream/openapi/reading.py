@@ -144,9 +144,8 @@ class _Reader:
     def api(self) -> Api:
         operations: dict[str, Operation] = {}
         faults: list[Fault] = []
-        base = self._base(
-            self._servers
-        )  # a mistake in it is one of the document, not of each operation
+        # A mistake in it is one of the document, not of each operation.
+        base = self._base(self._servers)
         for method, path, item, raw, file in self._operations(faults):
             where = f"{method.upper()} {path}"
             name = _name(method, path, raw, operations)
