@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from mcpproxy.bulk import values
 from mcpproxy.execution import read_frame
+from mcpproxy.sandbox.engine import Line
 from mcpproxy.sandbox.frames import MAX_VALUES, BadFrame, Splitter, pack
 from mcpproxy.script import Misbehaved
 
@@ -22,6 +24,21 @@ def test_frames_come_out_as_they_went_in(texts, cuts):
         found += splitter.feed(data[at : at + cut])
         at += cut
     assert found == texts
+
+
+@given(st.lists(st.binary(max_size=9000), min_size=1, max_size=6), st.lists(st.integers(1, 6000)))
+def test_a_vm_gets_each_answer_however_they_are_cut(texts, cuts):
+    data = b"".join(map(pack, texts))
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        line, found = Line(near.fileno()), []
+        for cut in [*cuts, len(data)]:
+            far.sendall(data[:cut])
+            data = data[cut:]
+        for _ in texts:
+            found.append(line.receive(0))
+        assert found == texts and line.receive(0) is None
 
 
 def test_a_frame_over_the_limit_is_refused_at_its_header():

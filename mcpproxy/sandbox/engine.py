@@ -36,8 +36,8 @@ def stack_bytes() -> int:
     return STACK_BYTES if soft == resource.RLIM_INFINITY else min(STACK_BYTES, soft // 4 * 3)
 
 
-READ_BYTES = 2**20
-"""The most that is read at once."""
+SHORT_BYTES, READ_BYTES = 2**12, 2**20
+"""The most that is read at once: of a frame whose length isn't known yet, and of the rest of one."""
 MOST_KEPT = 2**28
 """Bytes of answers that are kept where nothing else is said."""
 MOST_RANDOM = 2**16
@@ -61,6 +61,8 @@ class Line:
         self._readable, self._either = select.poll(), select.poll()
         self._readable.register(descriptor, select.POLLIN)
         self._either.register(descriptor, select.POLLIN | select.POLLOUT)
+        self._begun = b""
+        """What was read beyond the last frame."""
         self.kept: deque[bytes] = deque()
         """Answers that came while something else was waited for."""
         self.room = MOST_KEPT
@@ -92,33 +94,35 @@ class Line:
 
     def receive(self, seconds: float | None = None) -> bytes | None:
         """The next frame, or None when `seconds` pass without one. Ends the process on EOF."""
-        if seconds is not None and not self._readable.poll(max(0.0, seconds) * 1000):
-            return None
+        if seconds is not None and not self._begun:
+            if not self._readable.poll(max(0.0, seconds) * 1000):
+                return None
         return self._frame()
 
     def _frame(self) -> bytes:
-        return self._read(int.from_bytes(self._read(frames.HEADER.size), "big"))
-
-    def _read(self, size: int) -> bytes:
-        data = self._piece(size)
-        if len(data) == size:
-            return data
-        pieces, left = [data], size - len(data)
+        found, self._begun = self._begun or self._read(SHORT_BYTES), b""
+        while len(found) < frames.HEADER.size:
+            found += self._read(SHORT_BYTES)
+        end = frames.HEADER.size + int.from_bytes(found[: frames.HEADER.size], "big")
+        if len(found) >= end:
+            self._begun = found[end:]
+            return found[frames.HEADER.size : end]
+        pieces, left = [found[frames.HEADER.size :]], end - len(found)
         while left:
-            pieces.append(self._piece(left))
+            pieces.append(self._read(min(left, READ_BYTES)))
             left -= len(pieces[-1])
         return b"".join(pieces)
 
-    def _piece(self, size: int) -> bytes:
+    def _read(self, most: int) -> bytes:
         while True:
+            self._readable.poll()
             try:
-                data = os.read(self._descriptor, min(size, READ_BYTES))
+                data = os.read(self._descriptor, most)
             except BlockingIOError:
-                self._readable.poll()
                 continue
             except OSError:
                 data = b""
-            if not data and size:
+            if not data:
                 os._exit(0)
             return data
 
