@@ -33,7 +33,9 @@ class Readable:
     async def wait(self) -> None:
         """Until there is something to read, or an end; at times for nothing.
 
-        Raises `ClosedResourceError` once it is closed.
+        Only for who has read all there was: an end that came with the last of it may not be told
+        again (uvloop forgets a socket whose peer left something unread). Raises `ClosedResourceError`
+        once it is closed.
         """
         if not self._closed:
             if self._loop is not None or self._begin():

@@ -262,10 +262,10 @@ class Pool:
         rest = b""
         with closing(Readable(control.fileno())) as readable:
             while True:
-                await readable.wait()
                 try:
                     data = control.recv(1 << 16)
                 except BlockingIOError:
+                    await readable.wait()
                     continue
                 except OSError:
                     return

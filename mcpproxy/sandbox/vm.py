@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 import anyio
+import anyio.lowlevel
 
 from mcpproxy.errors import WorkerError
 from mcpproxy.readiness import Readable
@@ -89,15 +90,20 @@ class Vm:
                 return found
             if self._gone:
                 raise WorkerError("nobody can tell how")
-            await self._readable.wait()
-            if not self._frames:
-                self._read()
+            self._read()
+            if self._frames or self._gone:
+                await (
+                    anyio.lowlevel.checkpoint()
+                )  # who writes without a pause doesn't keep us from others
+            else:
+                await self._readable.wait()
 
     def _look(self) -> bool:
         """Offer a single frame at once, for which nobody need wake; whether somebody has to."""
         self._read()
         if len(self._frames) == 1 and self.takes(self._frames[0]):
             self._frames.clear()
+            self._read()
         return bool(self._frames) or self._gone
 
     def _read(self) -> None:
