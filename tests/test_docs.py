@@ -214,13 +214,3 @@ def test_the_changelog_begins_with_what_is_to_come_or_the_version_that_this_is()
         for word in words.split():
             assert isinstance(found, click.Group) and word in found.commands, words
             found = found.commands[word]
-
-
-@pytest.mark.parametrize("page", [*PAGES, CHANGELOG])
-def test_links_lead_somewhere(page):
-    for target, anchor in re.findall(r"\]\(([\w./-]*)(#[\w-]+)?\)", page.read_text("utf-8")):
-        place = (page.parent / target) if target else page
-        assert place.exists(), target
-        if anchor:
-            heads = re.findall(r"^#+ (.*)$", place.read_text("utf-8"), re.MULTILINE)
-            assert anchor[1:] in [head.lower().replace(" ", "-") for head in heads]

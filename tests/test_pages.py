@@ -62,6 +62,21 @@ def test_each_block_is_some_test_s(path):
         assert known.get(kind) in (EACH, n), f"have a test run each `{kind}`, and say so in TESTED"
 
 
+def anchors(path: Path) -> set[str]:
+    """What the headings of a page are called in links, as GitHub has it."""
+    headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", path.read_text(encoding="utf-8")), re.M)
+    return {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path):
+    text = BLOCK.sub("", path.read_text(encoding="utf-8"))
+    for target, anchor in re.findall(r"\]\(([\w./-]*)(?:#([\w-]+))?\)", text):
+        place = path.parent / target if target else path
+        assert place.exists(), target
+        assert not anchor or anchor in anchors(place), f"{target}#{anchor}"
+
+
 # ── commands ────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -59,11 +59,6 @@ def test_a_program_prints_what_stands_behind_it(place, chat, capsys, program, ou
     assert capsys.readouterr().out == (told if output is None else output)
 
 
-def test_its_links_lead_somewhere():
-    for target in re.findall(r"\]\(([\w./-]+)", PAGE):
-        assert (ROOT / "docs" / target).exists(), target
-
-
 def test_the_example_asks_calls_and_answers(place, chat, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["chat", "Who is ada?", "--config", str(place.home.config)])
     runpy.run_path(str(ROOT / "examples" / "toolkit_chat.py"), run_name="__main__")

@@ -75,11 +75,6 @@ def test_commands_exist(words):
         command = command.commands[word]
 
 
-@pytest.mark.parametrize("page", re.findall(r"\]\(([\w/.-]+\.md)\)", README))
-def test_pages_that_are_linked_exist(page):
-    assert (ROOT / page).is_file()
-
-
 def test_the_wish_is_the_one_that_is_tried():
     """test_examples.py grants it; here only that both say the same."""
     asked = json.loads(block("json", 2))
