@@ -1,6 +1,6 @@
 """A chat with a model that uses the tools of your MCP servers, through the official `openai` client.
 
-    pip install mcpproxy openai
+    pip install . openai
     export OPENAI_API_KEY=...        # and OPENAI_BASE_URL for any other service that speaks its protocol
     python toolkit_chat.py "At what time is it 9:00 UTC in Tokyo?" [--config FILE] [--model NAME] [--code]
 

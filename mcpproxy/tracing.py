@@ -76,7 +76,7 @@ def exporting(environ: Mapping[str, str]) -> Iterator[None]:
     except ImportError as error:
         logger.warning(
             "OpenTelemetry's variables are set, but %s is not installed, so no trace is sent: "
-            "pip install 'mcpproxy[otel]'",
+            "install the extra from the checkout: pipx install --force '.[otel]'",
             error.name,
         )
         yield

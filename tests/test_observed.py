@@ -112,7 +112,7 @@ def test_without_the_extra_it_says_what_to_install(caplog, monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http", None)
     with tracing.exporting({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}):
         pass
-    assert "pip install 'mcpproxy[otel]'" in caplog.text
+    assert "pipx install --force '.[otel]'" in caplog.text
 
 
 # ── the description of the routes ─────────────────────────────────────────────────────────────────

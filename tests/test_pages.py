@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -160,3 +161,20 @@ def test_each_command_that_answers_does_so_in_json():
         if not any("--json" in one.opts for one in each.params)
     }
     assert without == SILENT
+
+
+# ── what is installed ───────────────────────────────────────────────────────────────────────────
+
+INSTALL = re.compile(r"(?:pipx|pip|uv tool) install ([^`\"\n#]*)")
+
+
+def test_what_we_tell_to_install_is_the_checkout_and_no_name_that_others_may_have():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    known = {".", *(f".[{extra}]" for extra in extras["optional-dependencies"])}
+    programs = [path for folder in ("mcpproxy", "examples", "scripts") for path in sorted((ROOT / folder).rglob("*.py"))]  # fmt: skip
+    found = [(path.name, line) for path in (*PAGES, *programs) for line in INSTALL.findall(path.read_text("utf-8"))]  # fmt: skip
+    assert len(found) >= 8
+    for name, line in found:
+        words = shlex.split(line)
+        given = [word for word in words if not word.startswith("--")]
+        assert set(given) <= {*known, "openai"} and known & set(given), (name, line)

@@ -99,7 +99,7 @@ def tokenizer() -> Callable[[str], int]:
         return lambda text: len(o200k.encode(text))
     found = find_spec("wordllama")
     if found is None or found.submodule_search_locations is None:
-        raise SystemExit("counting tokens needs: pip install 'mcpproxy[semantic]'")
+        raise SystemExit("counting tokens needs: pip install '.[semantic]'")
     from tokenizers import Tokenizer
 
     from mcpproxy.semantic import TOKENIZER
