@@ -31,7 +31,6 @@ from mcpproxy.questions import Answers, Questions
 from mcpproxy.request import Request
 from mcpproxy.sandbox.frames import OUT_OF_MEMORY, BadFrame, too_many
 from mcpproxy.sandbox.job import Wanted, pack
-from mcpproxy.sandbox.memory import give_back
 from mcpproxy.sandbox.pool import Pool
 from mcpproxy.sandbox.source import scalar, unfenced
 from mcpproxy.sandbox.transformer import Transformer
@@ -55,11 +54,9 @@ console = logging.getLogger("mcpproxy.console")
 Progress = Callable[[int, str], Awaitable[None]]
 """Told after each call: how many are done, and the last one as "server:tool"."""
 
-MUCH_BYTES = 16 * 2**20
-"""Having passed on more than this for one script, the daemon gives memory back."""
 RESULT = b'{"t":"done"'
 """How a script's result begins, which may have as many values as bytes, but comes only once."""
-FRAMES_AT_ONCE, TURN_SECONDS = 32, 0.01
+FRAMES_AT_ONCE, TURN_SECONDS = 32, 0.002
 """After so many frames of one script, or so long, it is the others' turn."""
 CALL = b'{"t":"call",'
 """How the prelude begins a frame that asks for a call."""
@@ -133,7 +130,6 @@ class Execution:
         )
         self._room = anyio.Event()
         self._done = 0
-        self._moved = 0
         self.seen = 0
         """Bytes that the script was given in answers."""
         self.called: dict[str, str] = {}
@@ -155,8 +151,6 @@ class Execution:
                     outcome = await self._within_time(vm)
             except WorkerError as error:
                 outcome = Outcome(ok=False, code=error.code, message=str(error))
-        if self._moved > MUCH_BYTES:
-            await anyio.to_thread.run_sync(give_back)
         return self._reply(outcome or endings.interrupted(self._script, self._stopped))
 
     def stop(self, reason: str) -> None:
@@ -213,7 +207,6 @@ class Execution:
         return True
 
     def _heard(self, frame: bytes, work: Work) -> None:
-        self._moved += len(frame)
         for command in self._script.heard(read_frame(frame), len(frame)):
             self._do(command, work)
 
@@ -238,7 +231,6 @@ class Execution:
         match command:
             case Answer(number, body):
                 text = answer_text(body)
-                self._moved += len(text)
                 self.seen += len(text)
                 work.post(b"%d " % number + text)
             case Dispatch(call):

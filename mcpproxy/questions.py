@@ -10,11 +10,14 @@ from functools import partial
 from typing import Any, Protocol
 
 import anyio
+from anyio.lowlevel import RunVar
 
 from mcpproxy import gates, hints, names
 from mcpproxy.catalog import Catalog
 from mcpproxy.script import Misbehaved, Question
 
+THREADS = 2
+_threads: RunVar[anyio.CapacityLimiter] = RunVar("threads")
 JOINING_SECONDS = 5.0
 """How long a look at the catalog waits for servers that are being connected for the first time."""
 
@@ -54,7 +57,7 @@ class Questions:
             with anyio.move_on_after(JOINING_SECONDS):
                 await self._upstreams.known(only)
         # In a thread: a search may have to index tools, a wrong name is compared with all of them.
-        return await anyio.to_thread.run_sync(self.answer_now, question)
+        return await anyio.to_thread.run_sync(self.answer_now, question, limiter=threads())
 
     def answer_now(self, question: Question) -> dict[str, Any]:
         """Raises `Misbehaved` for a question that no script of ours asks."""
@@ -89,6 +92,15 @@ class Questions:
                     name.startswith(each) and server.unknown for each, server in servers.items()
                 )
         return False
+
+
+def threads() -> anyio.CapacityLimiter:
+    """Few for all scripts: they take the interpreter's lock in turn, and the more of them, the longer others wait."""
+    try:
+        return _threads.get()
+    except LookupError:
+        _threads.set(limiter := anyio.CapacityLimiter(THREADS))
+        return limiter
 
 
 def attempt(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:

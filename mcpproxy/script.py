@@ -383,9 +383,13 @@ class Script:
         return on_wire, len(self._open) - on_wire
 
     def close(self) -> None:
-        """Note how long calls have been in flight that nobody waits for any more."""
+        """Note how long calls have been in flight that nobody waits for any more, and keep no more than is told of them."""
         for call in self.unknown:
             call.ms = round((self._now() - call.began) * 1000)
+        for call in self._open.values():
+            call.forget()
+        self._typed.waiting.clear()
+        self._lanes.clear()
 
     def ledger(self) -> tuple[list[dict[str, Any]], int]:
         """The entries to show, at most 100, and how many are left out.

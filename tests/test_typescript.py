@@ -13,7 +13,6 @@ import pytest
 from quickjs_rs import _transform, _wasmtime
 from warm import COMPILED
 
-from mcpproxy.errors import WorkerError
 from mcpproxy.sandbox import frames
 from mcpproxy.sandbox.transformer import open_transformer
 from mcpproxy.sandbox.typescript import Oxc, load_compiled, parted
@@ -50,8 +49,6 @@ async def test_a_process_that_dies_is_replaced():
         process = transformer.worker.process
         process.kill()
         await process.wait()
-        with pytest.raises(WorkerError):
-            await transformer.transform("1")
         assert (await transformer.transform("1 as any")).text == "1;\n"
 
 
@@ -121,9 +118,7 @@ async def test_what_is_no_answer_ends_the_process_not_the_next_transform(garbage
         transformer.worker.line.setblocking(False)
         with theirs:
             theirs.sendall(garbage)
-            with pytest.raises(WorkerError):
-                await transformer.transform("1 as number")
-        assert transformer.worker is None
+            assert (await transformer.transform("1 as number")).text == "1;\n"
 
 
 def test_a_path_that_is_not_utf8_costs_the_compiling_alone(tmp_path, monkeypatch):

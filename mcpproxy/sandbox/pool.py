@@ -21,6 +21,7 @@ from mcpproxy.errors import PoolBusy, WorkerError
 from mcpproxy.readiness import Readable
 from mcpproxy.sandbox import probe
 from mcpproxy.sandbox.confine import LAYERS
+from mcpproxy.sandbox.memory import give_back
 from mcpproxy.sandbox.orders import EVENT, ORDER
 from mcpproxy.sandbox.vm import Vm
 from mcpproxy.spawning import spawn
@@ -36,6 +37,11 @@ FIRST_PAUSE = 0.1
 """Seconds until a fork server is started again; doubled with each that ends soon."""
 CALM_SECONDS = 0.01
 """Between the end of a script and the making of a spare, which takes the CPU that its reply needs."""
+
+MUCH_BYTES = 16 * 2**20
+"""Having passed on more than this for scripts, the daemon gives memory back."""
+TIDY_SECONDS = 0.3
+"""From then on, in which what they left is let go of."""
 
 KERNEL_MEMORY = 3
 """The kernel's limit on a VM, in multiples of what its script may use: a tool's result passes through
@@ -58,6 +64,8 @@ class Pool:
         self._over: deque[Vm] = deque()
         """To be killed with the next orders."""
         self._missing = anyio.Event()
+        self._used = anyio.Event()
+        self._moved = 0
         self._line: deque[anyio.Event] = deque()
         self._handed = 0
         """Places, of the busy ones, whose new owner has yet to wake and take a VM."""
@@ -87,6 +95,9 @@ class Pool:
                 yield vm
             finally:
                 self._over.append(vm)
+                self._moved += vm.moved
+                if self._moved > MUCH_BYTES:
+                    self._used.set()
                 if not vm.finished:
                     vm.close()
                     self._refill()
@@ -141,6 +152,14 @@ class Pool:
             await anyio.sleep(CALM_SECONDS)
             self._missing = anyio.Event()
             self._refill()
+
+    async def tidy(self) -> None:
+        """Give memory back that was used for what scripts sent and got, once they are over. For ever."""
+        while True:
+            await self._used.wait()
+            await anyio.sleep(TIDY_SECONDS)
+            self._used, self._moved = anyio.Event(), 0
+            await anyio.to_thread.run_sync(give_back)
 
     def _refill(self) -> None:
         """Have killed what is over, and made what is missing: no more at any time than the pool is large."""
@@ -325,5 +344,6 @@ async def open_pool(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.run)
         tasks.start_soon(pool.keep_up)
+        tasks.start_soon(pool.tidy)
         yield pool
         tasks.cancel_scope.cancel()

@@ -10,7 +10,7 @@ import json
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from mcpproxy.errors import WorkerError
 from mcpproxy.sandbox import frames
 from mcpproxy.spawning import spawn
 
-QUICK_SECONDS = 1.0
+QUICK_SECONDS = 0.2
 """In which others wait for a source; OXC takes 50 ms for the largest that is accepted."""
 SECONDS = 10.0
 """For one source."""
@@ -98,6 +98,11 @@ class Transformer:
 
     async def transform(self, source: str) -> Compiled:
         """What `source` is in JavaScript. Raises `WorkerError` when the process gives no answer."""
+        with suppress(WorkerError):
+            return await self._transform(source)
+        return await self._transform(source)  # it may have been killed while it had nothing to do
+
+    async def _transform(self, source: str) -> Compiled:
         worker, found = None, None
         try:
             async with self._lock:

@@ -34,6 +34,8 @@ class Vm:
         """Offered a frame that comes by itself; what it takes, `receive` doesn't give."""
         self._splitter = frames.Splitter()
         self._backlog: deque[memoryview] = deque()
+        self.moved = 0
+        """Bytes that went either way."""
         self.unread = 0
         """Bytes that it was slow to read, and that wait to be sent."""
 
@@ -54,6 +56,7 @@ class Vm:
         noticed by `receive`.
         """
         data = memoryview(frames.pack(text))
+        self.moved += len(data)
         behind = bool(self._backlog)
         if not behind:
             data = self._put(data)
@@ -114,8 +117,11 @@ class Vm:
         except OSError:
             data = b""  # it ended with something unread
         self._gone = not data
+        self.moved += len(data)
         self._frames += self._splitter.feed(data)
 
     def close(self) -> None:
         self._readable.close()
         self._socket.close()
+        self._frames.clear()
+        self._backlog.clear()
