@@ -200,6 +200,7 @@ class Line:
         self.ended = anyio.Event()
         self.ended.set()
         self.status = None
+        self.unread = 0
 
     def post(self, text: bytes) -> bool:
         return False
