@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from mcpproxy import names
 from mcpproxy.catalog import Catalog, Tool
@@ -16,7 +18,7 @@ from mcpproxy.typings import one_line
 MISTAKEN = re.compile(
     r"^TypeError: ([\w$]+)(?:\.[\w$]+|(?:\.[\w$]+)*\.(?:map|filter|forEach|find|reduce|some|split|slice)) is not a function$"
     r"|^TypeError: ([\w$]+)(?:\.[\w$]+)* is not iterable"
-    r"|\(([\w$]+)(?:\.[\w$]+)* is undefined\)$"
+    r"|\(([\w$]+)(?:\??\.[\w$]+|\[[^\]\s]{1,50}\])* is undefined\)$"
 )
 """A variable whose value is of another kind than the program takes it for."""
 
@@ -41,57 +43,72 @@ ENVELOPES = (
 )
 
 
-def mistaken(message: str, source: str, catalog: Catalog) -> str | None:
-    """What the variable got that an error is about, where that can be told."""
-    found = MISTAKEN.search(message)
-    return None if found is None else given(found[found.lastindex or 0], source, catalog)
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The variables of one program."""
 
+    source: str
+    catalog: Catalog
+    gave: Mapping[Any, Any]
+    """What tools gave, in a few words each, by "server:tool"; told by whoever ran the program."""
 
-def returned_from(source: str, catalog: Catalog) -> str | None:
-    """What the variable got of which a member is what the program returns last."""
-    found = RETURNED.search(source)
-    return None if found is None else given(found[1], source, catalog)
+    def mistaken(self, message: str) -> str | None:
+        """What the variable got that an error is about, where that can be told."""
+        found = MISTAKEN.search(message)
+        return None if found is None else self._given(found[found.lastindex or 0])
 
+    def returned(self) -> str | None:
+        """What the variable got of which a member is what the program returns last."""
+        found = RETURNED.search(self.source)
+        return None if found is None else self._given(found[1])
 
-def parsed(source: str, catalog: Catalog) -> str | None:
-    """What a tool gives whose data the one JSON.parse of a program was given."""
-    found = list(PARSED.finditer(source))
-    if len(found) != 1:
+    def parsed(self) -> str | None:
+        """What a tool gave whose data the one JSON.parse of a program was given."""
+        found = list(PARSED.finditer(self.source))
+        if len(found) != 1:
+            return None
+        path, variable = found[0].groups()
+        if variable:
+            return self._given(variable)
+        return None if path is None else self._from(path)
+
+    def _given(self, variable: str) -> str | None:
+        """What a variable got, where that is what a tool, a search or a batch gives."""
+        for found in GOT.finditer(self.source):
+            whole, parts, path, function = found.groups()
+            if variable == whole or variable in re.findall(r"[\w$]+", parts or ""):
+                break
+        else:
+            return None
+        match function:
+            case "search_tools":
+                array = "tools" if parts else f"{variable}.tools"
+                return f"search_tools gives {{tools, more}}: the array is {array}"
+            case "call_tools":
+                return ENVELOPES
+            case "call_tool":
+                return ENVELOPE
+        return self._from(path)
+
+    def _from(self, path: str) -> str | None:
+        """What the tool gives that two members of `tools` stand for: by its schema, or as it came."""
+        if (tool := self._tool(path)) is None:
+            return None
+        if (result := returned(tool)) is not None:
+            return (
+                f"{access(tool)} gives {result if len(result) <= LONGEST_RESULT else members(tool)}"
+            )
+        if isinstance(shape := self.gave.get(f"{tool.server}:{tool.name}"), str):
+            return f"{access(tool)} gave {one_line(shape, LONGEST_RESULT)}"
         return None
-    path, variable = found[0].groups()
-    if variable:
-        return given(variable, source, catalog)
-    tool = None if path is None else called(path, catalog)
-    return None if tool is None else gives(tool)
 
-
-def given(variable: str, source: str, catalog: Catalog) -> str | None:
-    """What a variable got, where that is what a tool, a search or a batch gives."""
-    for found in GOT.finditer(source):
-        whole, parts, path, function = found.groups()
-        if variable == whole or variable in re.findall(r"[\w$]+", parts or ""):
-            break
-    else:
-        return None
-    match function:
-        case "search_tools":
-            array = "tools" if parts else f"{variable}.tools"
-            return f"search_tools gives {{tools, more}}: the array is {array}"
-        case "call_tools":
-            return ENVELOPES
-        case "call_tool":
-            return ENVELOPE
-    tool = called(path, catalog)
-    return None if tool is None else gives(tool, whole or "all of it")
-
-
-def called(path: str, catalog: Catalog) -> Tool | None:
-    """The tool that two members of `tools` stand for."""
-    server_name, tool_name = (dotted or bracketed for dotted, bracketed in STEP.findall(path))
-    server = catalog.servers.get(names.understood(server_name, catalog.servers))
-    if server is None:
-        return None
-    return server.tools.get(names.understood(tool_name, server.tools, server.name))
+    def _tool(self, path: str) -> Tool | None:
+        server_name, tool_name = (one or other for one, other in STEP.findall(path))
+        servers = self.catalog.servers
+        server = servers.get(names.understood(server_name, servers))
+        if server is None:
+            return None
+        return server.tools.get(names.understood(tool_name, server.tools, server.name))
 
 
 def members(tool: Tool) -> str:
@@ -100,15 +117,3 @@ def members(tool: Tool) -> str:
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     known = ", ".join(map(str, properties)) if isinstance(properties, Mapping) else ""
     return f"an object with {one_line(known, LONGEST_RESULT)}" if known else "an object"
-
-
-def gives(tool: Tool, shown: str = "") -> str | None:
-    """What a tool says that it gives; where it doesn't, how to see it."""
-    result = returned(tool)
-    if result is not None:
-        return f"{access(tool)} gives {result if len(result) <= LONGEST_RESULT else members(tool)}"
-    if not shown:
-        return None
-    return (
-        f"{access(tool)} doesn't say what it gives, which often is a text: return {shown} to see it"
-    )

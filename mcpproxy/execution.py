@@ -363,7 +363,10 @@ class Execution:
             message = endings.out_of_memory(self._limits.memory_mb)
         catalog = self._upstreams.catalog
         request = self._request
-        if advice := hints.advice(outcome.code, message, request.source, catalog, request.input):
+        gave = self._script.gave
+        if advice := hints.advice(
+            outcome.code, message, request.source, catalog, request.input, gave
+        ):
             message = f"{message}. {advice}"
         return {"code": outcome.code, "message": message, "stack": outcome.stack, **outcome.extra}
 

@@ -6,14 +6,17 @@ Added to messages of scripts that failed; nothing here decides anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from typing import Any
 
-from mcpproxy import contents, modules, names
+from mcpproxy import modules, names
 from mcpproxy.catalog import Catalog
+from mcpproxy.contents import Contents
 from mcpproxy.declarations import access, call_line
 from mcpproxy.guesses import TAGGED, looks_like
 from mcpproxy.sandbox.source import MARKS, fence_tag, unfenced
 
+NOTHING: dict[Any, Any] = {}
 VALUE = "end with the value, or return it"
 GIVEN = "what the request sent as input is the global input"
 TOOLS = "tools are called as await tools.<server>.<tool>({...})"
@@ -183,7 +186,7 @@ WRONG_USE = [
         "crypto has randomUUID and getRandomValues alone here",
     ),
     (
-        re.compile(r"\.(?:content|structuredContent) is undefined\)"),
+        re.compile(r"\.(?:content|structuredContent) is undefined\)|\.json is not a function$"),
         DATA,
     ),
     (
@@ -198,11 +201,16 @@ WRONG_USE = [
 
 
 def advice(
-    code: str, message: str, source: str, catalog: Catalog, given: Container[str] = ()
+    code: str,
+    message: str,
+    source: str,
+    catalog: Catalog,
+    given: Container[str] = (),
+    gave: Mapping[Any, Any] = NOTHING,
 ) -> str | None:
     """One sentence for the one who wrote `source`, or None when there is nothing to add.
 
-    `catalog` is what they may see, `given` the names in the input.
+    `catalog` is what they may see, `given` the names in the input, `gave` what tools gave by "server:tool".
     """
     source = source[:LOOKED_AT]
     if (found := MISSING.match(message)) is not None:
@@ -227,13 +235,15 @@ def advice(
     said_nothing = message == "Error" or "undefined" in message
     if said_nothing and "await tools" in source and CHECKED.search(source):
         return NO_ENVELOPE
+    holds = Contents(source, catalog, gave)
     for pattern, remedy in WRONG_USE:
         if pattern.search(message):
-            known = contents.parsed(source, catalog) if "JSON.parse" in remedy else None
+            known = holds.parsed() if "JSON.parse" in remedy else None
+            known = holds.mistaken(message) if remedy == DATA else known
             return remedy if known is None else f"{remedy}. {known}"
     if UNDEFINED in message:
-        return contents.returned_from(source, catalog) or _last(source)
-    return contents.mistaken(message, source, catalog)
+        return holds.returned() or _last(source)
+    return holds.mistaken(message)
 
 
 def _last(source: str) -> str | None:

@@ -185,6 +185,8 @@ class Script:
         self.logs_dropped = 0
         self.warning = ""
         """What the VM noticed of failures that the script didn't."""
+        self.gave: dict[Any, Any] = {}
+        """What tools gave, by "server:tool", in the VM's words."""
         self.outcome: Outcome | None = None
 
     # what the VM says
@@ -225,8 +227,8 @@ class Script:
                     raise Misbehaved(f"{self._logged} bytes of console lines")
                 self.logs.append({"level": level, "message": text})
                 return [Note(level, text)]
-            case {"t": "warn", "text": str(text)}:
-                self.warning = text[:LONGEST_WARNING]
+            case {"t": "noticed", "warning": str(text), "gave": dict(gave)}:
+                self.warning, self.gave = text[:LONGEST_WARNING], gave
                 return []
             case {"t": "done" | "failed" | "large" as kind, "dropped": int(dropped), **more}:
                 self.logs_dropped = dropped

@@ -369,8 +369,23 @@
     try { return parse(content[0].text); } catch { return content[0].text; }
   }
 
+  const gave = create(null);          // "server:tool" -> what it gave first, in a few words
+  let shapes = 0;
+
+  function shapeOf(data) {
+    if (typeof data === 'string') return data.length > 40 ? 'a text that begins ' + quote(apply(slice, data, [0, 40])) : 'the text ' + quote(data);
+    if (typeof data !== 'object' || data === null) return '' + data;
+    if (isArray(data)) return data.length ? 'an array of ' + data.length + ', the first of which is ' + (isArray(data[0]) ? 'an array' : shapeOf(data[0])) : 'an empty array';
+    const names = keys(data);
+    let out = names.length ? '' : ' without members';
+    for (let n = 0; n < names.length && n < 12; n++) out += (n ? ', ' : ' with ') + apply(slice, names[n], [0, 30]);
+    return 'an object' + out + (names.length > 12 ? ', …' : '');
+  }
+
   /** Data whose `content` is the wire's where it has none: clients of MCP read content[0].text, and so do programs. */
-  function withContent(data, result) {
+  function received(entry, data, result) {
+    const key = entry.server + ':' + entry.tool;
+    if (shapes < 50 && gave[key] === undefined) { gave[key] = text(shapeOf(data)); shapes++; }
     if (typeof data === 'object' && data !== null && data !== result.content && !hasOwn(data, 'content') && hasOwn(result, 'content')) defineProperty(data, 'content', hidden(result.content));
     return data;
   }
@@ -810,7 +825,7 @@
       if (entry.timer) { entry.resolve(undefined); return; }
       const answer = parse(apply(slice, json, [at + 1]));
       if (!answer.ok) fails(entry, entry.server === undefined ? answer : answer.error);
-      else entry.resolve(entry.server === undefined ? answer.value : withContent(dataOf(answer.result), answer.result));
+      else entry.resolve(entry.server === undefined ? answer.value : received(entry, dataOf(answer.result), answer.result));
     },
 
     /** How many answers and timers could still wake the script. */
@@ -819,7 +834,7 @@
     /** The text of the last frame. Called with some memory to spare. */
     report() {
       const said = outcome === 1 ? unnoticed() : '';
-      if (said) send('{"t":"warn","text":' + quote(said) + '}');
+      if (said || shapes > 0 && (outcome !== 1 || held === undefined)) send('{"t":"noticed","warning":' + quote(said) + ',"gave":' + stringify(gave) + '}');
       if (outcome === 1) return reportValue();
       if (outcome === 0) return failure('error', NEVER);
       const found = told(held);
