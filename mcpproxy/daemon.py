@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from mcpproxy import __version__, gates, keptcode, request, semantic, tracing
+from mcpproxy import __version__, gates, keptcode, request, tracing
 from mcpproxy.baseline import Baseline, open_baseline
 from mcpproxy.catalog import Catalog
 from mcpproxy.codecache import CodeCache, Kept
@@ -33,6 +33,7 @@ from mcpproxy.request import Request
 from mcpproxy.sandbox.pool import Pool, open_pool
 from mcpproxy.sandbox.transformer import Transformer, open_transformer
 from mcpproxy.scripts import Scripts
+from mcpproxy.search import semantic
 from mcpproxy.settings import Loaded, Settings
 from mcpproxy.tasks import open_tasks
 from mcpproxy.tokens import Tokens

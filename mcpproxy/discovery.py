@@ -29,13 +29,13 @@ from mcpproxy.declarations import (
 )
 from mcpproxy.names import LONGEST, ToolId, close, find_tool, sole_tool
 from mcpproxy.policy import LOCAL, Caller
-from mcpproxy.search import Entry, Index, Selection
+from mcpproxy.search.index import Entry, Index, Selection
 from mcpproxy.typings import one_line
 
 if TYPE_CHECKING:
     from mcpproxy.catalog import Catalog, Server, Tool
     from mcpproxy.codecache import Kept
-    from mcpproxy.semantic import Meanings
+    from mcpproxy.search.semantic import Meanings
 
 LIMIT = 8
 LIKELY = 3

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from mcpproxy.lexicon import distance, stem, words
-from mcpproxy.query import PHRASES, WORDS
-from mcpproxy.search import Entry, Index
+from mcpproxy.search.index import Entry, Index
+from mcpproxy.search.lexicon import distance, stem, words
+from mcpproxy.search.query import PHRASES, WORDS
 
 ENTRIES = [
     Entry("hub:list_issues", "list_issues", "hub", text="List issues of a repository", parameters="owner repo state"),

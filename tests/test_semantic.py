@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from mcpproxy import semantic
-from mcpproxy.search import Entry
+from mcpproxy.search import semantic
+from mcpproxy.search.index import Entry
 
 ENTRIES = [
     Entry("chat:add_reaction", "add_reaction", "chat", lead="Add a reaction emoji to a message"),
@@ -82,6 +82,6 @@ def test_an_extra_that_is_there_in_part_is_told_and_left_alone(monkeypatch, tmp_
 
 
 def test_nothing_of_it_is_imported_before_the_first_search():
-    code = "import sys, mcpproxy.discovery, mcpproxy.semantic; print([m for m in ('numpy', 'tokenizers', 'wordllama') if m in sys.modules])"
+    code = "import sys, mcpproxy.discovery, mcpproxy.search.semantic; print([m for m in ('numpy', 'tokenizers', 'wordllama') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8")
     assert done.stdout.strip() == "[]", done.stderr

@@ -102,7 +102,7 @@ def tokenizer() -> Callable[[str], int]:
         raise SystemExit("counting tokens needs: pip install '.[semantic]'")
     from tokenizers import Tokenizer
 
-    from mcpproxy.semantic import TOKENIZER
+    from mcpproxy.search.semantic import TOKENIZER
 
     counting = Tokenizer.from_file(str(Path(found.submodule_search_locations[0]) / TOKENIZER))
     counting.no_truncation()

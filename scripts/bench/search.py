@@ -21,11 +21,11 @@ from typing import Any
 
 from common import p50, p99, table, timed
 
-from mcpproxy import semantic
 from mcpproxy.catalog import Tool
 from mcpproxy.discovery import entry
-from mcpproxy.search import Entry, Index
-from mcpproxy.semantic import Meanings
+from mcpproxy.search import semantic
+from mcpproxy.search.index import Entry, Index
+from mcpproxy.search.semantic import Meanings
 
 DATA = Path(__file__).parent / "data"
 SPEEDS = ("built in s", "one server again ms", "p50 ms", "p99 ms")

@@ -15,11 +15,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mcpproxy.everyday import SAID
-from mcpproxy.lexicon import stem, words
-from mcpproxy.query import LONGEST_QUERY
-from mcpproxy.search import Entry
-from mcpproxy.synonyms import STOP_WORDS
+from mcpproxy.search.everyday import SAID
+from mcpproxy.search.index import Entry
+from mcpproxy.search.lexicon import stem, words
+from mcpproxy.search.query import LONGEST_QUERY
+from mcpproxy.search.synonyms import STOP_WORDS
 
 logger = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from mcpproxy.lexicon import Vocabulary, name_words, stem, words
-from mcpproxy.query import LONGEST_QUERY, Concept, Form, concepts
-from mcpproxy.ranking import (
+from mcpproxy.search.lexicon import Vocabulary, name_words, stem, words
+from mcpproxy.search.query import LONGEST_QUERY, Concept, Form, concepts
+from mcpproxy.search.ranking import (
     MOST_ALIKE,
     MOST_FOUND,
     TAIL,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
-from mcpproxy.lexicon import stem, words
-from mcpproxy.query import Concept
+from mcpproxy.search.lexicon import stem, words
+from mcpproxy.search.query import Concept
 
 NAME_IS_ASKED = 0.6
 ASKED_IS_NAMED = 1.0

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from mcpproxy.acts import ACTS
-from mcpproxy.everyday import SAID
 from mcpproxy.foreign import EXPRESSIONS, FOREIGN
-from mcpproxy.lexicon import TOKEN, Vocabulary, fold, foreign_stem, parts, stem
-from mcpproxy.synonyms import SAME, STOP_WORDS, one_way, together
+from mcpproxy.search.acts import ACTS
+from mcpproxy.search.everyday import SAID
+from mcpproxy.search.lexicon import TOKEN, Vocabulary, fold, foreign_stem, parts, stem
+from mcpproxy.search.synonyms import SAME, STOP_WORDS, one_way, together
 
 LONGEST_QUERY = 400
 """Characters of a query that are looked at; a longer one is text, not a question."""
