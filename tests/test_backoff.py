@@ -9,8 +9,6 @@ from itertools import pairwise
 import anyio
 import anyio.lowlevel
 import pytest
-from mcp.shared.exceptions import MCPError
-from mcp_types import REQUEST_TIMEOUT
 from upstreams import stub
 
 from mcpproxy.upstream import link
@@ -118,16 +116,15 @@ async def test_a_server_that_keeps_changing_its_list_is_asked_less_and_less(tmp_
 
 
 class Silent(Restless):
-    """A server that answers a list, and nothing else."""
+    """A server that answers a list, and nothing else: it may not even read what it is asked."""
 
     def __init__(self):
         super().__init__(1)
         self.changed = Bell()
         self.era = "legacy"
 
-    async def request(self, *_, within):
-        await anyio.sleep(within)
-        raise MCPError(REQUEST_TIMEOUT, "no answer")
+    async def request(self, *_):
+        await anyio.sleep_forever()
 
 
 @HURRIED

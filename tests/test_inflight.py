@@ -26,8 +26,11 @@ class Server:
         self._answers = answers
         self.left: list = []
 
+    async def reads(self) -> bytes:
+        return await read(self._pipe)
+
     async def asked(self) -> list[dict]:
-        return [json.loads(line) for line in (await read(self._pipe)).splitlines()]
+        return [json.loads(line) for line in (await self.reads()).splitlines()]
 
     def says(self, **message: object) -> None:
         self.writes({"jsonrpc": "2.0", **message})
@@ -58,6 +61,7 @@ async def connected() -> AsyncIterator[tuple[InFlight, Server]]:
         with anyio.fail_after(10), closing(server._pipe):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(listen)
+                tasks.start_soon(inflight._pen.flush)
                 yield inflight, server
                 tasks.cancel_scope.cancel()
     finally:
@@ -140,6 +144,25 @@ async def test_who_is_cancelled_beforehand_asks_nothing():
             tasks.cancel_scope.cancel()
         server.hangs_up()
     assert asked["method"] == "tools/list"
+
+
+@pytest.mark.threat("U1")
+async def test_a_server_that_does_not_read_is_sent_one_request_and_no_cancellation_of_the_others():
+    large = "x" * 200_000
+    async with connected() as (inflight, server):
+        async with anyio.create_task_group() as tasks:
+            for number in range(5):
+                tasks.start_soon(inflight.request, "tools/call", {"n": number, "large": large})
+            await wait_all_tasks_blocked()
+            assert len(inflight._pen._backlog) == 1
+            tasks.cancel_scope.cancel()
+        read = b""
+        while read.count(b"\n") < 2:
+            read += await server.reads()
+        asked, told = map(json.loads, read.splitlines())
+        assert asked["params"]["n"] == 0
+        assert told["params"]["requestId"] == asked["id"]
+        server.hangs_up()
 
 
 async def test_at_the_end_everybody_who_waits_is_told_and_nobody_asks_again():

@@ -253,6 +253,19 @@ async def test_a_server_that_does_not_read_gets_whole_lines_once_it_does():
     assert json.loads(second)["method"] == "notifications/cancelled"
 
 
+@pytest.mark.threat("U1")
+async def test_a_server_that_asks_on_and_reads_nothing_gets_no_more_answers():
+    answer = types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"text": "x" * 100_000})
+    sent = 0
+    with pipe() as (_, ours):
+        pen = Pen(ours)
+        with pytest.raises(anyio.BrokenResourceError):
+            for sent in range(1000):  # noqa: B007 - how far it came
+                await pen.send(SessionMessage(answer))
+        pen.close()
+    assert sent * 100_000 < 2 * pipes.UNREAD_BYTES
+
+
 async def lines_of(fd: int, number: int) -> list[bytes]:
     data = b""
     with closing(Readable(fd)) as pipe:

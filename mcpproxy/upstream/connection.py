@@ -161,15 +161,12 @@ class Connection:
         method: str,
         params: Json,
         *,
-        within: float | None = None,
         progress: Progress | None = None,
         capabilities: Json | None = None,
     ) -> Json:
-        """Raises `MCPError`; `within` so many seconds where that is given."""
+        """Raises `MCPError`."""
         data: Json = {"method": method, "params": params}
         options: CallOptions = {}
-        if within is not None:
-            options["timeout"] = within
         if progress is not None:
             options["on_progress"] = _reporting(progress)
         if self.era == "modern" or self.line.inflight is None:  # else it is for headers alone

@@ -51,23 +51,25 @@ class InFlight(Messages):
 
     async def request(self, method: str, params: Json) -> Json:
         """The result. Cancelling this cancels the request. Raises `MCPError`."""
-        if self._ended:
-            raise MCPError.from_error_data(ENDED)
         await anyio.lowlevel.checkpoint_if_cancelled()
         number = next(self._ids)
-        waiting = self._waiting[number] = Waiting()
-        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        waiting = Waiting()
         try:
-            self._pen.post(to_json(message) + b"\n")
-            await self._pen.taken()
-            await waiting.answered.wait()
+            await self._pen.room()
+            if not self._ended:
+                self._waiting[number] = waiting
+                message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+                self._pen.post(to_json(message) + b"\n")
+                await self._pen.taken()
+                await waiting.answered.wait()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             raise MCPError.from_error_data(ENDED) from None
         except anyio.get_cancelled_exc_class():
-            self._cancel(number)
+            if number in self._waiting:  # else it never went out
+                self._cancel(number)
             raise
         finally:
-            del self._waiting[number]
+            self._waiting.pop(number, None)
         if isinstance(waiting.outcome, types.ErrorData):
             raise MCPError.from_error_data(waiting.outcome)
         return waiting.outcome

@@ -121,13 +121,14 @@ async def _ping(link: Linked, connection: Connection) -> None:
         await anyio.sleep(link.terms.ping or LOOK_SECONDS)
         if not (within := link.terms.ping):
             continue
-        try:
-            await connection.request(ask, {}, within=within)
-        except MCPError as error:
-            if error.code == types.REQUEST_TIMEOUT:
-                missed += not link.calls
-                continue
-            if error.code == types.CONNECTION_CLOSED:
-                return
-        missed = 0
+        with anyio.move_on_after(within) as scope:
+            try:
+                await connection.request(ask, {})
+            except MCPError as error:
+                if error.code == types.CONNECTION_CLOSED:
+                    return
+        if not scope.cancelled_caught:
+            missed = 0
+        elif not link.calls:
+            missed += 1
     link.drop(connection, f"it did not answer {PINGS} pings")

@@ -29,8 +29,10 @@ logger = logging.getLogger(__name__)
 CHUNK = 1 << 18
 LONGEST_MESSAGE = 1 << 28
 """Bytes of one message; who sends more is cut off, before it takes our memory."""
-TURN = 64
-"""Lines that are handled before others get their turn."""
+TURN = 16
+"""Lines that are handled before others get their turn: each may start a task."""
+UNREAD_BYTES = 1 << 20
+"""Of answers and notifications behind what a server is slow to read. Who asks on and reads nothing gets no more."""
 NOTED = 100
 """Lines per connection that are no messages and are logged; the rest isn't."""
 OBJECT = re.compile(rb"\s*\{")
@@ -188,15 +190,27 @@ class Pen(Stream):
         self._fd: int | None = fd
         self._done = done
         self._backlog: deque[memoryview] = deque()
+        self._behind = 0
+        """Bytes of the backlog, its first line apart."""
         self._stuck = anyio.Event()
         self._flowing = anyio.Event()
 
     async def send(self, item: SessionMessage) -> None:
-        """A request waits until the server has taken it; a notification, such as the cancellation of
-        a call to a server that hangs, doesn't.
+        """A request waits until the server has taken it, and what went before; a notification, such
+        as the cancellation of a call to a server that hangs, doesn't.
         """
+        if not isinstance(item.message, types.JSONRPCRequest):
+            self.post(encode(item.message))
+            return
+        await self.room()
         self.post(encode(item.message))
-        if isinstance(item.message, types.JSONRPCRequest):
+        await self.taken()
+
+    async def room(self) -> None:
+        """Until nothing is left to be sent: of requests, no more is kept than one that has begun to go
+        out. Raises `BrokenResourceError` when the server can't take it.
+        """
+        while self._backlog:
             await self.taken()
 
     async def taken(self) -> None:
@@ -207,12 +221,19 @@ class Pen(Stream):
                 raise anyio.BrokenResourceError
 
     def post(self, line: bytes) -> None:
-        """Send a line, now or as soon as the server reads; whole, even if whoever sent it gives up."""
+        """Send a line, now or as soon as the server reads; whole, even if whoever sent it gives up.
+
+        Raises `ClosedResourceError`, and `BrokenResourceError` when the server takes nothing more.
+        """
         if self._fd is None:
             raise anyio.ClosedResourceError
         data = memoryview(line)
         if not self._backlog:
             data = self._put(data)
+        elif self._behind > UNREAD_BYTES:
+            raise anyio.BrokenResourceError
+        else:
+            self._behind += len(data)
         if data:
             self._backlog.append(data)
             if len(self._backlog) == 1:
@@ -244,6 +265,7 @@ class Pen(Stream):
                     self._backlog[0] = self._put(self._backlog[0])
                     if not self._backlog[0]:
                         self._backlog.popleft()
+                        self._behind -= len(self._backlog[0]) if self._backlog else 0
             except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
                 self.close()
                 return
