@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from running import home
 from mcpproxy import settings
 from mcpproxy.cli import asking, local, main, telling
 from mcpproxy.errors import SettingsError
+from mcpproxy.journal.records import STATUSES, TYPES
 
 
 @pytest.mark.parametrize("words", [["--help"], ["code", "exec", "--help"], ["--version"]])
@@ -53,6 +55,21 @@ def test_all_commands_are_asked_in_the_same_way(tmp_path):
             done = CliRunner().invoke(main, [*words, "--config", gone])
             assert done.exit_code in (2, 4) and "no configuration at" in done.stderr, words
             assert done.stdout == ""
+
+
+def test_each_option_is_explained_with_its_default():
+    for words, command in commands():
+        for option in (each for each in command.params if isinstance(each, click.Option)):
+            assert option.help and option.help[-1] in ".]", (words, option.opts)
+            if isinstance(option.default, str | int) and not option.is_flag:
+                usual = "--output" in option.opts and option.default == "table"
+                assert usual or option.help.endswith(f"[{option.default}]"), (words, option.opts)
+
+
+def test_the_records_that_can_be_chosen_are_all_named():
+    helps = {each.name: each.help for each in main.commands["activity"].commands["list"].params}
+    assert re.findall(r"\w+", helps["type"].replace(" or ", ", ")) == list(TYPES)
+    assert re.findall(r"\w+", helps["status"].replace(" or ", ", ")) == list(STATUSES)
 
 
 LISTS = ("upstream", "token", "secrets", "code cache", "tools", "activity")

@@ -48,11 +48,18 @@ def conditions(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--parent", metavar="ID", help="Only calls of this execution."),
         click.option("--request-id", metavar="ID", help="Only what belongs to this request."),
         click.option("--caller", metavar="NAME", help="Only what this caller asked for."),
-        click.option("--status", metavar="STATUS", help="ok, error, blocked, rejected, unknown."),
+        click.option(
+            "--status",
+            metavar="STATUS",
+            help="ok, error, blocked, rejected, unknown or not_started.",
+        ),
         click.option("--tool", metavar="NAME", help="Only calls of this tool."),
         click.option("--server", metavar="NAME", help="Only what is about this server."),
         click.option(
-            "--type", metavar="TYPE", help="execution, tool_call, refusal, server_state …"
+            "--type",
+            metavar="TYPE",
+            help="execution, tool_call, request, refusal, server_state, catalog_change, "
+            "config_change, approval, token, login or system.",
         ),
     ):
         command = option(command)
@@ -169,7 +176,12 @@ def size(count: int | None) -> str:
 
 @activity.command()
 @conditions
-@click.option("--format", type=click.Choice(["jsonl", "csv"]), default="jsonl", help="[jsonl]")
+@click.option(
+    "--format",
+    type=click.Choice(["jsonl", "csv"]),
+    default="jsonl",
+    help="Form of the records.  [jsonl]",
+)
 @click.option("--detail", is_flag=True, help="With source, arguments, results and the like.")
 @click.option(
     "--output",
@@ -177,6 +189,7 @@ def size(count: int | None) -> str:
     type=click.File("w", encoding="utf-8", lazy=False),
     default="-",
     metavar="FILE",
+    help="Write them there; - is stdout.  [-]",
 )
 @config_option
 def export(

@@ -20,7 +20,9 @@ LOOK_SECONDS = 0.3
 
 @click.command()
 @click.argument("name")
-@click.option("--tail", "count", type=click.IntRange(1, 10_000), default=100, help="Lines to show.")
+@click.option(
+    "--tail", "count", type=click.IntRange(1, 10_000), default=100, help="Lines to show.  [100]"
+)
 @click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 @config_option
 def logs(name: str, count: int, follow: bool, config: str | None) -> None:

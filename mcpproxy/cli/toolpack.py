@@ -60,7 +60,7 @@ def shown(pack: Pack) -> dict[str, object]:
 @toolpack.command()
 @click.argument("name")
 @click.option("--kind", type=click.Choice(KINDS), required=True, help="What the tool is.")
-@click.option("--dir", "directory", metavar="DIR", default=".", help="Where to write it.")
+@click.option("--dir", "directory", metavar="DIR", default=".", help="Where to write it.  [.]")
 def new(name: str, kind: Kind, directory: str) -> None:
     """Write the files of a tool NAME that works as it is."""
     import re
