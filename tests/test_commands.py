@@ -85,6 +85,13 @@ def test_an_empty_list_says_so_and_has_no_head():
             assert programs.exit_code == 0 and json.loads(programs.stdout) is not None
 
 
+def test_a_person_is_told_of_commands_and_not_of_a_model_s_tools():
+    with home(mcpServers=[]) as place:
+        done = place.invoke("code", "cache", "show", "0123456789abcdef")
+    assert done.exit_code == 2
+    assert done.stderr.endswith("; mcpproxy code cache list shows what is kept\n")
+
+
 # ── streams ────────────────────────────────────────────────────────────────────────────────────────
 
 

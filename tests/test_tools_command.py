@@ -80,6 +80,7 @@ def test_tools_are_found(run):
     nothing = run("search", "qqqq")
     assert (nothing.stdout, "nothing has these words" in nothing.stderr) == ("", True)
     assert "not searched: broken (down)" in nothing.stderr
+    assert "or mcpproxy tools list to see what there is" in nothing.stderr
 
 
 def test_a_tool_is_shown_as_its_declaration(run):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +16,25 @@ SECONDS = 60.0
 """How long a daemon may take to answer."""
 SILENT_SECONDS = 3.0
 """How long one waits for that without being told so."""
+
+
+INSTEAD: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    (
+        re.compile(r'describe_tool\("([^"]+)"\)'),
+        lambda name: f"mcpproxy tools show {shlex.quote(name[1])}",
+    ),
+    (
+        re.compile(r"[Ff]ind tools with search_tools(; call them .*)?"),
+        "mcpproxy tools search finds tools",
+    ),
+    (
+        re.compile("search_tools finds kept code by its description, and code_execution .*"),
+        "mcpproxy code cache list shows what is kept",
+    ),
+    (re.compile("search_tools finds"), "mcpproxy tools search finds"),
+    (re.compile("or list_servers to see what"), "or mcpproxy tools list to see what"),
+)
+"""What a model is told to do, and the command by which a person does it."""
 
 
 class Failure(Exception):
@@ -34,7 +55,14 @@ def ask(
         with sign_of_life():
             return data(*local.request(daemon, verb, path, body, timeout=SECONDS))
     except (Failure, local.NoAnswer, ProxyError) as error:
-        refuse(str(error))
+        refuse(for_people(str(error)))
+
+
+def for_people(said: str) -> str:
+    """A message with the commands that do what it tells a model to do."""
+    for words, command in INSTEAD:
+        said = words.sub(command, said)
+    return said
 
 
 @contextmanager

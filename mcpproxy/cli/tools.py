@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
-from shlex import quote as quoted
 from typing import Any, NoReturn
 from urllib.parse import quote, urlencode
 
 import click
 
+from mcpproxy.cli.asking import for_people
 from mcpproxy.cli.code import json_object, text_of
 from mcpproxy.cli.options import config_option, output_option
 from mcpproxy.cli.telling import (
@@ -90,7 +89,7 @@ def search(
     for each in found.get("kept_code", ()):
         click.echo(visible(f"kept code {each['cache_id'][:12]}: {each['description']}"))
     if hint := found.get("hint"):
-        click.echo(hint, err=True)
+        click.echo(for_people(hint), err=True)
     if away := found.get("not_searched"):
         click.echo(f"not searched: {', '.join(away)}", err=True)
 
@@ -263,16 +262,3 @@ def fail(answer: dict[str, Any], status: int) -> NoReturn:
     error = answer.get("error")
     said = error.get("message") if isinstance(error, dict) else error
     refuse(for_people(str(said)), FAILED if status in REACHED else NOT_RUN)
-
-
-def for_people(said: str) -> str:
-    """A message with the commands that do what it tells a model to do."""
-    said = re.sub(
-        r'describe_tool\("([^"]+)"\)', lambda name: f"mcpproxy tools show {quoted(name[1])}", said
-    )
-    said = re.sub(
-        r"[Ff]ind tools with search_tools(; call them .*)?",
-        "mcpproxy tools search finds tools",
-        said,
-    )
-    return said.replace("search_tools finds", "mcpproxy tools search finds")
