@@ -53,6 +53,11 @@ def log_level():
         logging.getLogger(name).setLevel(logging.NOTSET if name else logging.WARNING)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A test whose name is no text ends the run where several processes share it."""
+    item.nodeid.encode()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """One more than there are cores: tests of processes wait as much as they work."""

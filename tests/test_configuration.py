@@ -381,7 +381,7 @@ async def watching(configuration):
         tasks.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("name", ["away", "J\udcf6rg"])
+@pytest.mark.parametrize("name", ["away", pytest.param("J\udcf6rg", id="no text")])
 async def test_files_are_looked_at_where_nobody_tells_of_changes(
     tmp_path, monkeypatch, caplog, name
 ):
