@@ -250,9 +250,9 @@ class Execution:
                 console.log(severity, "%s console.%s: %s", self._id, level, text)
 
     async def _retype(self, number: int, work: Work) -> None:
-        """Answer what the source becomes as TypeScript; null where it was said to be something else."""
+        """Answer what the source becomes as TypeScript, which it turned out to be; null where it is none."""
         text: str | None = None
-        if self._request.guessed and self.language == "javascript":
+        if self.language == "javascript":
             self.language = "typescript"  # once: a VM that lies could ask for ever
             done = await self._transformer.transform(scalar(unfenced(self._request.source)))
             text = done.text

@@ -5,6 +5,7 @@ Added to messages of scripts that failed; nothing here decides anything.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Container, Mapping
 from typing import Any
@@ -292,11 +293,27 @@ def _call(name: str, catalog: Catalog) -> str | None:
     return None if tool is None else f"Write {call_line(tool)}"
 
 
+def _asked_for(source: str, catalog: Catalog) -> str | None:
+    """The call that a JSON object seems to ask for: that of the first tool which one of its members names."""
+    try:
+        asked = json.loads(unfenced(source))
+    except (ValueError, RecursionError):
+        return None
+    values = (
+        [each for each in asked.values() if isinstance(each, str)]
+        if isinstance(asked, dict)
+        else []
+    )
+    calls = (_call(each, catalog) for each in values[:10])
+    return next((found for found in calls if found is not None), None)
+
+
 def _syntax(message: str, source: str, catalog: Catalog) -> str | None:
     if "This is TypeScript" in message:
         return None
     if (guess := looks_like(source)) is not None:
-        return f"This looks like {guess}, not JavaScript: {EXPECTED}"
+        meant = _asked_for(source, catalog) if guess == "JSON" else None
+        return f"This looks like {guess}, not JavaScript: {meant or EXPECTED}"
     if MODULE.search(message):
         if modules.IMPORT.search(source) is None and EXPORT.search(source):
             return EXPORTED

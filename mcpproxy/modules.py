@@ -8,12 +8,9 @@ from mcpproxy import names
 from mcpproxy.catalog import Catalog
 from mcpproxy.declarations import call_line
 
-NETWORK = "there is no network here: call a tool instead"
-FILES = (
-    'there are no files here: call a tool that reads or writes them, search_tools("read file") '
-    "finds one"
-)
-PROCESSES = "there are no processes here: call a tool instead"
+NETWORK = "what is on the network comes from tools, which search_tools finds"
+FILES = 'files are read and written by tools, which search_tools("read file") finds'
+PROCESSES = "other programs are run by tools, which search_tools finds"
 INSTEAD = {
     **dict.fromkeys(("fs", "fs/promises", "fs-extra"), FILES),
     **dict.fromkeys(("http", "https", "net", "axios", "node-fetch", "got", "undici"), NETWORK),

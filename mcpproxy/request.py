@@ -53,8 +53,6 @@ class Request:
     allowed_servers: frozenset[str] | None
     """None means all."""
     trace: bool
-    guessed: bool = False
-    """Whether nobody said what the language is: what is no JavaScript may be TypeScript then."""
     script: str | None = None
     description: str = ""
     """What the program does, in a sentence: with one, code that runs well is kept."""
@@ -114,7 +112,6 @@ def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: 
         max_tool_calls=max_tool_calls,
         allowed_servers=allowed,
         trace=trace,
-        guessed=language is None,
         script=script or None,
         description=description,
         warnings=warnings,

@@ -44,7 +44,7 @@ TABLE = [
 04 Neither code nor script is refused before anything is dispatched.
 05 code must be a string; another type is refused by the field's name.
 06 script must be a string; another type is refused by the field's name.
-07 language may be javascript or typescript; without it, inline code is JavaScript, or TypeScript where it is that alone.
+07 language may be javascript or typescript; without it, inline code is JavaScript. What is TypeScript alone is run as that.
 08 Another language, or one of another type, is INVALID_LANGUAGE.
 09 input is what the script sees as the global `input`.
 10 Without input, `input` is {}.

@@ -30,6 +30,7 @@ HINTS = [
     ("import fs from 'fs'; 1", "import"),
     ("ls -la /tmp && cat README.md", "shell command"),
     ('{"a": 1, "b": [2]}', "JSON"),
+    ('```json\n{"tool": "stub:add", "arguments": {"a": 1}}\n```', "Write const result = await tools.stub.add({a: 1, b: 1})"),
     ("<html><body></body></html>", "HTML"),
     ("SELECT name FROM users WHERE id = 1", "SQL"),
     ("def f(x):\n    return x", "Python"),

@@ -127,11 +127,11 @@ class Run:
                 message += TYPED
             elif "'<'" not in message and (in_source.get("offset") or 0) > (place or 0):
                 # It gets further as TypeScript, so that is what it was meant as, unless it is markup.
-                message, place = in_source["error"] + TYPED, in_source["offset"]
+                message, place = in_source["error"], in_source["offset"]
         return message, "" if place is None else places.of_text(place)
 
     def _compiled(self) -> str | None:
-        """What the source becomes as TypeScript; None where it doesn't, or is not to be."""
+        """What the source becomes as TypeScript; None where it doesn't."""
         self._line.send(TO_COMPILE)
         frame = self._line.receive()
         assert frame is not None
