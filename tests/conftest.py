@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+from collections.abc import Generator
 
 import pytest
 import warm
@@ -54,8 +55,18 @@ def log_level():
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A test whose name is no text ends the run where several processes share it."""
+    """A test whose name is no text would end a run that several processes share."""
     item.nodeid.encode()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """So would what it logged or printed, where that has half a character in it."""
+    report = yield
+    report.sections = [
+        (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
 
 
 @pytest.hookimpl(optionalhook=True)
