@@ -14,7 +14,7 @@ from mcpproxy.cli import checkup
 from mcpproxy.cli.checkup import Finding
 from mcpproxy.cli.doctor import about, report
 from mcpproxy.journal.store import Store
-from mcpproxy.paths import places
+from mcpproxy.paths import ALLOW, places
 from mcpproxy.serve import tcp_listener
 from mcpproxy.settings import Settings
 
@@ -97,6 +97,21 @@ def test_a_journal_that_can_not_be_read_is_moved_away(ours):
     (found,) = wrong(checkup.journal(ours, Settings()))
     assert found.remedy.startswith("mv ") and "OFF" in found.what
     assert wrong(checkup.journal(ours, Settings(activity_enabled=False))) == []
+
+
+@pytest.mark.parametrize(
+    ("why", "moved"),
+    [
+        ("activity.sqlite3: database disk image is malformed", True),
+        ("activity.sqlite3 was made by another version of mcpproxy (9, not 2): move it away", True),
+        ("activity.sqlite3: attempt to write a readonly database", False),
+        ("activity.sqlite3: disk I/O error", False),
+        ("journal belongs to another user", False),
+    ],
+)
+def test_a_journal_that_is_whole_stays_where_it_is(ours, why, moved):
+    remedy = checkup.broken_journal(ours, why).remedy
+    assert remedy.startswith("mv ") if moved else remedy.startswith(ALLOW)
 
 
 def test_what_a_daemon_says_of_itself_is_passed_on_with_what_mends_it(ours):

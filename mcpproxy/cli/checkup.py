@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sqlite3
 import stat
@@ -14,7 +15,7 @@ from typing import Any
 
 from mcpproxy.journal import reading
 from mcpproxy.journal.store import FILE
-from mcpproxy.paths import Places, nearly_full
+from mcpproxy.paths import ALLOW, Places, nearly_full
 from mcpproxy.scripts import REASONS, Scripts
 from mcpproxy.settings import Settings
 
@@ -134,6 +135,8 @@ def broken_journal(places: Places, why: str) -> Finding:
     file = quoted(places.journal / FILE)
     if nearly_full(places.state):
         remedy = f"make room on the disk of {places.state}; then it is on again within a minute"
+    elif re.search("malformed|not a database|another version", why) is None:
+        remedy = f"{ALLOW}; then it is on again within a minute"
     else:
         remedy = f"mv {file} {file}.broken; a new one is made within a minute, or at the next start"
     return Finding(f"the journal is OFF, so nothing is recorded: {why}", remedy)

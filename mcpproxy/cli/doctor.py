@@ -37,7 +37,10 @@ def examine(config: str | None) -> list[Finding]:
     except SettingsError as error:
         return [Finding(f"configuration: {error}", "mend that, then: mcpproxy doctor")]
     findings = [Finding(f"configuration {file} is valid")]
-    findings += [Finding(f"configuration: {text}", f"edit {file}") for text in loaded.warnings]
+    findings += [
+        Finding(f"configuration: {text}", f"mend that in {file}, or in the environment")
+        for text in loaded.warnings
+    ]
     findings += packs(loaded.settings)
     findings += documents(loaded.settings)
     findings += checkup.state(loaded.places)
