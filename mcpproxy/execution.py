@@ -184,10 +184,9 @@ class Execution:
                         self._heard(frame, work)
                         if n % FRAMES_AT_ONCE == 0 or time.monotonic() > turn:
                             await anyio.lowlevel.checkpoint()
+                            await self._caught_up(work)
                             turn = time.monotonic() + TURN_SECONDS
-                    while script.crowded and script.outcome is None:
-                        self._room = anyio.Event()
-                        await self._room.wait()
+                    await self._caught_up(work)
             except WorkerError as error:
                 crash = error
             except (BadFrame, Misbehaved) as error:
@@ -199,9 +198,17 @@ class Execution:
             work.end()
         return crash
 
+    async def _caught_up(self, work: Work) -> None:
+        """Until no more is under way, or has yet to be read by the VM, than there may be."""
+        while self._script.crowded and self._script.outcome is None:
+            self._room = anyio.Event()
+            await self._room.wait()
+        if self._script.outcome is None:
+            await work.read()
+
     def _takes(self, work: Work, frame: bytes) -> bool:
         """Begin a call as it comes, which no task is started for; all else is for `_drive` to hear."""
-        if not work.idle or not frame.startswith(CALL) or self._script.crowded:
+        if not (work.idle and frame.startswith(CALL)) or work.unread or self._script.crowded:
             return False
         self._heard(frame, work)
         return True

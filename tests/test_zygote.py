@@ -25,10 +25,11 @@ from mcpproxy import request
 from mcpproxy.errors import WorkerError
 from mcpproxy.execution import Execution, Limits
 from mcpproxy.policy import ADMIN
-from mcpproxy.sandbox import probe
+from mcpproxy.sandbox import probe, work
 from mcpproxy.sandbox.frames import MAX_FROM_VM, BadFrame, Splitter, pack
 from mcpproxy.sandbox.orders import EVENT, ORDER
 from mcpproxy.sandbox.pool import ZYGOTE
+from mcpproxy.sandbox.vm import Vm
 from mcpproxy.scripts import Scripts
 from mcpproxy.settings import Settings
 
@@ -213,31 +214,31 @@ class Line:
         raise WorkerError("the process ended")
 
 
-class Lines:
+class One:
     """A pool of one such VM."""
 
-    def __init__(self, pieces: list[bytes]) -> None:
-        self._pieces = pieces
+    def __init__(self, vm: Line | Vm) -> None:
+        self._vm = vm
 
     @asynccontextmanager
     async def vm(self, queue_seconds: float):
-        yield Line(self._pieces)
+        yield self._vm
 
 
-async def reply_to(pieces: list[bytes]) -> tuple[dict, Played]:
+async def reply_to(vm: Line | Vm) -> tuple[dict, Played]:
     made, upstreams = Settings(), Played()
     asked = request.read(
         {"code": "1", "options": {"max_tool_calls": 5}}, made, Scripts(None), ADMIN
     )  # type: ignore[arg-type]
     execution = Execution(
-        asked, Limits(64, 2**20, 8, math.inf), Lines(pieces), SimpleNamespace(), upstreams, Found(), "t"
+        asked, Limits(64, 2**20, 8, math.inf), One(vm), SimpleNamespace(), upstreams, Found(), "t"
     )  # fmt: skip
     with anyio.fail_after(10):
         return (await execution.run()).envelope, upstreams
 
 
 def heard(pieces: list[bytes]) -> tuple[dict, Played]:
-    return anyio.run(reply_to, pieces, backend_options={"use_uvloop": True})
+    return anyio.run(reply_to, Line(pieces), backend_options={"use_uvloop": True})
 
 
 frames_of_a_vm = st.fixed_dictionaries(
@@ -256,6 +257,34 @@ frames_of_a_vm = st.fixed_dictionaries(
         "text": json_values,
     },
 )  # fmt: skip
+
+
+@pytest.mark.threat("S3")
+@pytest.mark.parametrize("most", [1, 1000], ids=["one by one", "all at once"])
+async def test_a_vm_that_asks_on_and_reads_no_answers_is_not_heard(monkeypatch, most):
+    monkeypatch.setattr(work, "UNREAD_BYTES", 2**16)
+    ours, theirs = socket.socketpair()
+    for end in (ours, theirs):
+        end.setblocking(False)
+    vm, idle = Vm(1, ours), 0
+    vm.ended.set()
+    frame = pack(b'{"t":"call","id":1,"server":"nowhere","tool":"x","args":{}}')
+    left = memoryview(20_000 * frame)
+    theirs.send(pack(b'{"t":"call","id":1,"server":"stub","tool":"echo","args":{}}'))
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(reply_to, vm)
+            while left and idle < 100:
+                try:
+                    left = left[theirs.send(left[: most * len(frame)]) :]
+                    idle = 0
+                except BlockingIOError:
+                    idle += 1
+                await anyio.lowlevel.checkpoint()
+            unread = vm.unread
+            theirs.close()
+    vm.close()
+    assert left and 2**16 < unread < 2**18
 
 
 @pytest.mark.threat("S11")

@@ -18,7 +18,7 @@ from mcpproxy.sandbox.vm import Vm
 Task = Callable[[], Coroutine[Any, Any, None]]
 
 UNREAD_BYTES = 16 * 2**20
-"""Of answers; a script that doesn't read what it asked for makes no more calls for a while."""
+"""Of answers; a script that doesn't read what it asked for makes no more calls for a while, and isn't heard."""
 
 
 class Hand:
@@ -51,6 +51,11 @@ class Work:
         """Whether `start` would start no task: then it may be called from the loop itself."""
         return bool(self._idle)
 
+    @property
+    def unread(self) -> bool:
+        """Whether the VM has much to read."""
+        return self._vm.unread > UNREAD_BYTES
+
     def start(self, act: Callable[..., Coroutine[Any, Any, None]], *about: Any) -> None:
         work = partial(act, *about)
         if self._idle:
@@ -77,7 +82,7 @@ class Work:
 
     async def read(self) -> None:
         """Wait while the VM has much to read. It reads on when it has anything to say that we don't take."""
-        while self._vm.unread > UNREAD_BYTES:
+        while self.unread:
             await self._read.wait()
 
     def end(self) -> None:
