@@ -95,6 +95,8 @@ def meant_tool(text: str, catalog: HasServers) -> ToolId | None:
     Beyond the usual ways: with the server or tool as JavaScript spells it, behind a prefix that
     clients put there, or alone; of several servers that have such a tool, the first.
     """
+    if len(text) > 2 * LONGEST:
+        return None
     for prefix in PREFIXES:
         text = text.removeprefix(prefix)
     if (found := find_tool(text, catalog)) is not None:
@@ -125,7 +127,7 @@ def sole_tool(text: str, catalog: HasServers) -> ToolId | None:
 
 def alike(one: str, other: str) -> bool:
     """Whether two names differ in nothing but case and what separates their words."""
-    return _fold(one) == _fold(other)
+    return len(one) <= LONGEST >= len(other) and _fold(one) == _fold(other)
 
 
 def close(name: str, known: Iterable[str], n: int = 3) -> list[str]:

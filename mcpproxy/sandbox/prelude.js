@@ -396,7 +396,8 @@
   function argsText(args, label) {
     try {
       if (!plain(args)) return { wrong: label + ' must be a plain object such as {key: value}, not ' + kindOf(args) + (typeof args === 'string' && args[0] === '{' ? ': leave out JSON.stringify' : '') };
-      return toText(args, label, true);
+      const text = toText(args, label, true);
+      return text[0] === '{' ? text : { wrong: label + ' must be a plain object such as {key: value}: as JSON this is ' + short(text) };
     } catch (error) {
       return { wrong: error instanceof Unwritable ? passed(error.message) : reading + ' could not be read: ' + told(error).message };
     }

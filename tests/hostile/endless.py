@@ -59,4 +59,10 @@ CASES = [
     Case("the deadline can't be caught", "try { for (;;) {} } catch { 'caught' } finally { for (;;) {} }", TIMEOUT),
     Case("a call that hangs", "call_tool('stub', 'hang', {}); 1", TIMEOUT, 200, calls=1),
     Case("typed call that hangs, caught", "for (;;) try { await tools.stub.hang({}) } catch {}", TIMEOUT, 200, calls=1),
+    Case("a set that is used up and filled", "const s = new Set([1]); for (const x of s) { s.delete(x); s.add(x) }", TIMEOUT),
+    Case("a set-like without end", "new Set([1, 2]).isSubsetOf({ size: Infinity, has() { for (;;) {} }, keys() {} })", TIMEOUT),
+    Case("an iterator of which much is dropped", "Iterator.from({ next: () => ({ value: 1, done: false }) }).drop(2 ** 53 - 1).next()", TIMEOUT),
+    Case("disposal", "{ using x = { [Symbol.dispose]() { for (;;) {} } }; 1 }", TIMEOUT),
+    Case("an exec of its own that matches for ever", "class R extends RegExp { exec() { return { index: 0, 0: '', length: 1 } } } 'x'.replace(new R('x', 'g'), '')", "TIMEOUT MEMORY_LIMIT"),
+    Case("raw text of a huge length", "String.raw({ raw: { length: 2 ** 53 - 1 } })", TIMEOUT),
 ]  # fmt: skip

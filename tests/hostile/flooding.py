@@ -57,4 +57,7 @@ CASES = [
     Case("arguments of many values without end", "const a = Array(9e4).fill([]); for (;;) tools.stub.echo({ a })", "TIMEOUT MEMORY_LIMIT", 80),
     Case("answers that nobody reads", "for (let i = 0; i < 200; i++) tools.stub.echo({ a: 'x'.repeat(2 ** 19) }); for (;;) {}", TIMEOUT, 200, memory_mb=64),
     Case("questions that nobody awaits, of great length", "for (;;) search_tools('x'.repeat(2 ** 20))", "TIMEOUT MEMORY_LIMIT", 200, calls=0),
+    Case("the name of a server, of a million letters that fold slowly", "const n = '\u0130'.repeat(1e6); for (;;) try { tools[n] } catch {}", TIMEOUT, 80, calls=0),
+    Case("callbacks that make more of themselves", "const r = new FinalizationRegistry(function again(n) { r.register({}, n); r.register({}, n) }); r.register({}, 1); for (;;) await {}", "TIMEOUT MEMORY_LIMIT"),
+    Case("a search parameter at a time", "const u = new URL('http://a/'); for (let i = 0; ; i++) u.searchParams.append('k' + i, 'v')", TIMEOUT),
 ]  # fmt: skip

@@ -68,4 +68,7 @@ CASES = [
     Case("undefined thrown", "throw undefined", RUNTIME, says="undefined"),
     Case("a rejection with nothing", "await Promise.reject()", RUNTIME, says="undefined"),
     Case("a rejection nobody handles", "Promise.reject(new Error('left')); 'value'", Gives("value")),
+    Case("args that are no object as JSON", "[new String('s'), new Boolean(true), new Number(1), new URL('http://a/'), { toJSON: () => [1] }, { toJSON: () => null }].every(args => call_tool('stub', 'echo', args).error.code === 'INVALID_ARGS')", Gives(True), calls=0),
+    Case("typed args and elements that are no object as JSON", "const args = new URL('http://a/'); let code; try { await tools.stub.echo(args) } catch (e) { code = e.code } [code, call_tools([{ server: 'stub', tool: 'echo', args }]).error.code]", Gives(["INVALID_ARGS", "INVALID_ARGS"]), calls=0),
+    Case("a line in the midst of the result", "for (let i = 0; i < 5000; i++) console.log('line'); ({ get a() { console.log('one more'); return 1 } })", Gives({"a": 1}), 400, check=lambda reply: reply["logs_dropped"] + len(reply["logs"]) == 5001),
 ]  # fmt: skip

@@ -59,4 +59,6 @@ CASES = [
     Case("source of templates", "`${" * 10_000 + "0" + "}`" * 10_000, ANY, 800),
     Case("typescript generics", "let a: " + "Array<" * 3_000 + "number" + ">" * 3_000 + " = []; 1", ANY, 800, more={"language": "typescript"}),
     Case("typescript brackets", "[" * 30_000 + "]" * 30_000, ANY, 800, more={"language": "typescript"}),
+    Case("stacks that are read where there is no more room", "let n: number = 0, s: string = ''; const f = (): void => { n++; try { f() } catch (e) { s = (e as Error).stack!; throw e } }; try { f() } catch {} [n > 500, s.includes('script.ts')]", Gives([True, True]), 1500, more={"language": "typescript"}),
+    Case("calls and lines where there is no more room", "const f = () => { try { f() } catch { console.log('deep'); call_tool('stub', 'echo', {}); tools.stub.echo({}); sleep(1) } }; f(); 1", "VALUE RUNTIME_ERROR"),
 ]  # fmt: skip
