@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import httpcore2
 import pytest
 from packs import open_tools, serving_site, tool
 
@@ -300,3 +301,27 @@ async def test_the_connection_goes_to_the_address_that_was_looked_at(tmp_path, s
     async with open_site(tmp_path, site, entry, allow_hosts=["api.test"]) as pack:
         found = await pack.call("get")
     assert found["headers"]["host"] == f"api.test:{site.port}" and answers == [[]]
+
+
+async def test_an_address_from_which_nothing_comes_leaves_time_for_the_next(
+    tmp_path, site, monkeypatch
+):
+    connect = httpcore2.AnyIOBackend.connect_tcp
+
+    async def silent(self, host, port, timeout=None, *rest):  # noqa: ASYNC109
+        if host == "127.0.0.1":
+            return await connect(self, host, port, timeout, *rest)
+        with anyio.move_on_after(timeout):
+            await anyio.sleep_forever()
+        raise httpcore2.ConnectTimeout
+
+    async def addresses(host, port):
+        return [ipaddress.ip_address("127.0.0.9"), ipaddress.ip_address("127.0.0.1")]
+
+    monkeypatch.setattr(httpcore2.AnyIOBackend, "connect_tcp", silent)
+    monkeypatch.setattr(fetching, "_addresses", addresses)
+    monkeypatch.setattr(fetching, "ADDRESS_SECONDS", 0.01)
+    entry = f"http://api.test:{site.port}/"
+    async with open_site(tmp_path, site, entry, allow_hosts=["api.test"]) as pack:
+        with anyio.fail_after(10):
+            assert (await pack.call("get"))["headers"]["host"] == f"api.test:{site.port}"

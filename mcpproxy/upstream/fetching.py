@@ -27,6 +27,8 @@ from mcpproxy.upstream.tls import trust
 MOST_REDIRECTS = 5
 KEPT_SECONDS = 5.0
 """Of a connection that waits for another request: less than servers usually keep theirs."""
+ADDRESS_SECONDS = 5.0
+"""For each address of a host but its last: one from which nothing comes leaves time for the others."""
 LONGEST_TYPE = 200
 """Characters of a Content-Type that are looked at."""
 SLOW = frozenset({"punycode", "idna"})
@@ -185,9 +187,10 @@ class Guarded(httpcore2.AsyncNetworkBackend):
             )
         last: Exception | None = None
         for address in allowed:
+            patience = timeout if address is allowed[-1] else ADDRESS_SECONDS
             try:
-                return await self._backend.connect_tcp(str(address), port, timeout, local_address)
-            except httpcore2.NetworkError as error:
+                return await self._backend.connect_tcp(str(address), port, patience, local_address)
+            except (httpcore2.NetworkError, httpcore2.ConnectTimeout) as error:
                 last = error
         raise httpcore2.ConnectError(f"none of its addresses answers: {last}")
 
