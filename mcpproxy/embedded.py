@@ -225,6 +225,6 @@ def data_of(result: Mapping[str, Any]) -> Any:
         case [{"type": "text", "text": str(text)}]:
             try:
                 return json.loads(text)
-            except ValueError:
+            except (ValueError, RecursionError):
                 return text
     return content

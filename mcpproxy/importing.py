@@ -150,12 +150,12 @@ class _Entry:
         """The part that says how the server is reached."""
         entry = self._entry
         kind = entry.get("type") or entry.get("transport")
-        if kind is not None and kind not in PROTOCOLS:
+        if kind is not None and (not isinstance(kind, str) or kind not in PROTOCOLS):
             raise Unusable(f"its type {kind!r} is not supported")
         url = entry.get("url") or entry.get("serverUrl")
         if entry.get("command") and url and kind is None:
             raise Unusable("it has both command and url, and no type that says which one is meant")
-        if entry.get("command") and kind not in ("http", "sse"):
+        if entry.get("command") and (kind is None or PROTOCOLS[kind] == "stdio"):
             return self._command()
         if not url:
             raise Unusable("it has neither command nor url")

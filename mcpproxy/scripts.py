@@ -167,7 +167,14 @@ def store(directory: Path, name: str, source: str, language: str, *, replace: bo
     Raises `Refused`: INVALID_SCRIPT_NAME, SCRIPT_UNUSABLE.
     """
     check_name(name)
-    text = source.encode("utf-8", "surrogatepass")
+    try:
+        text = source.encode()
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(source[error.start]):04x}"
+        raise Refused(
+            "SCRIPT_UNUSABLE",
+            f"this code can't be a stored script: it has half a character; write it as {half}",
+        ) from error
     if not 0 < len(text) <= MAX_BYTES:
         why = REASONS["oversized" if text else "empty"]
         raise Refused("SCRIPT_UNUSABLE", f"this code can't be a stored script: it {why}")

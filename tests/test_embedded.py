@@ -101,6 +101,7 @@ async def test_a_configuration_that_can_not_be_used_is_refused(config, said):
         ({"content": [], "structuredContent": None}, None),
         ({"content": [{"type": "text", "text": "[1]"}]}, [1]),
         ({"content": [{"type": "text", "text": "[1"}]}, "[1"),
+        ({"content": [{"type": "text", "text": "[" * 10**5}]}, "[" * 10**5),
         ({"content": [{"type": "text", "text": "1"}] * 2}, [{"type": "text", "text": "1"}] * 2),
         ({}, None),
     ],

@@ -95,6 +95,8 @@ def test_claude_code_s_variables_and_projects():
         ({"command": "${workspaceFolder}/x"}, "workspaceFolder"),
         ({"command": "x", "env": {"A": "${command:pick}"}}, "command:pick"),
         ({"type": "ws", "url": "ws://x"}, "'ws'"),
+        ({"type": ["stdio"], "command": "x"}, "['stdio']"),
+        ({"type": "streamable-http", "command": "x"}, "neither command nor url"),
         ({}, "neither command nor url"),
         ({"command": "x", "url": "http://x"}, "both command and url"),
         ("text", "no object"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 import anyio.lowlevel
+import httpx2
 import pytest
 from authority import Authority, browse, open_authority
 from mcp.shared.auth import OAuthClientInformationFull
@@ -360,3 +361,10 @@ async def test_a_new_token_that_is_refused_as_well_is_not_renewed_again_and_agai
             with pytest.raises(CallError, match="it needs a login"):
                 await fleet.call("guarded", "echo", {})
         assert authority.renewals == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "said"), [(b'{"error": "x"}', "x"), (b"[", ""), (b"[" * 10**5, ""), (b"[]", "")]
+)
+def test_what_an_authorization_server_says_is_read_as_far_as_it_is_anything(body, said):
+    assert grant._error_of(httpx2.Response(400, content=body)) == said

@@ -298,6 +298,7 @@ def test_a_script_is_written_where_there_is_none(tmp_path):
         ("link", "2", "javascript", False, "--replace"),
         ("../one", "2", "javascript", True, "not allowed"),
         ("new", "", "javascript", False, "is empty"),
+        ("new", "'\ud800'", "javascript", False, r"write it as \\ud800"),
         ("new", "x" * (MAX_BYTES + 1), "javascript", False, "is oversized"),
     ],
 )

@@ -340,7 +340,7 @@ def _error_of(response: httpx2.Response) -> str:
     """The `error` of an OAuth answer; empty where it has none."""
     try:
         found = json.loads(response.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     said = found.get("error") if isinstance(found, dict) else None
     return said[:100] if isinstance(said, str) else ""
