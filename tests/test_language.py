@@ -229,6 +229,11 @@ TYPESCRIPT = [
         2,
     ),
     ("import type { A } from 'a';\nnamespace N { export const n = 4 }\nN.n // as number", 4),
+    (
+        "namespace N { export let n: number = 1; export const m = 2; export function up() { return ++n + m } }\nN.up(); N.n += 5;\nreturn [N.n, N.up(), N.n]",
+        [7, 10, 8],
+    ),
+    ("namespace A.B { export var s = `export let y = 2` }\nA.B.s", "export let y = 2"),
 ]
 
 
@@ -394,7 +399,7 @@ async def test_an_error_in_typescript_that_nobody_announced_has_its_place(world)
     assert "script.ts" in error["stack"]
     error = await world.error("const a: number = ;")
     assert "Unexpected token ';'" in error["message"] and "script.js:1:19" in error["stack"]
-    error = await world.error("namespace N { export let n: number = 1 }\nreturn N.n")
+    error = await world.error("namespace N { export let n: number }\nreturn N.n")
     assert 'This is TypeScript: send it with language "typescript"' in error["message"]
 
 

@@ -22,10 +22,14 @@ from pathlib import Path
 
 from mcpproxy.sandbox import frames
 from mcpproxy.sandbox.memory import give_back
-from mcpproxy.sandbox.toplevel import pieces
+from mcpproxy.sandbox.toplevel import pieces, words
 
 NO_FUNCTION = "A 'return' statement"
 """How the transform begins what it says of a `return` at the top level, which a script may have."""
+NOT_CONST = "exporting non-const"
+VARIABLE = re.compile(r"^\t*const ([\w$]+) = (?=_[\w$]+\.\1 = )", re.MULTILINE)
+"""What makes a constant of its own of a member of a namespace, in what the transform gives."""
+SEVERAL = re.compile(r"^\t*_[\w$]+\.[\w$]+ = [^\n]*, [\w$]+ = _[\w$]+\.", re.MULTILINE)
 HEAD, TAIL = "async function __script() {", "}"
 EMPTY_EXPORT = re.compile(
     r"\A\s*export \{\};|^export \{\};$\n?(?=(?:\s|//[^\n]*\n|/\*[^*]*\*/)*\Z)", re.MULTILINE
@@ -98,12 +102,29 @@ class Oxc:
         for n, part in enumerate(parts):
             if not n % 2 and not part.strip():
                 continue
-            made = self._run(part) if n % 2 else self._within(HEAD, part, f"\n{TAIL}")
+            made = self._namespace(part) if n % 2 else self._within(HEAD, part, f"\n{TAIL}")
             declared = DECLARED.match(made) if n % 2 else None
             again = declared is not None and declared[1] in known
             known.update(KNOWN.findall(made))
             texts.append(made[declared.end() :] if declared and again else made)
         return "\n".join(texts)
+
+    def _namespace(self, source: str) -> str:
+        """One whose exported variables, which the transform doesn't take, are members alone."""
+        try:
+            return self._run(source)
+        except self._refusals as error:
+            if NOT_CONST not in str(error):
+                raise
+            refusal = error
+        constant, names = constants(source)
+        with suppress(*self._refusals):
+            made = VARIABLE.sub(
+                lambda found: "" if found[1] in names else found[0], self._run(constant)
+            )
+            if not SEVERAL.search(made):
+                return merged(made)
+        raise refusal
 
     def _within(self, before: str, source: str, after: str) -> str:
         return inner(self._run(before + source + after), before)
@@ -175,6 +196,19 @@ def parted(source: str) -> tuple[list[str], str]:
     return joined, "".join(joined)
 
 
+def constants(source: str) -> tuple[str, set[str]]:
+    """A namespace with const in place of each exported let and var, and the names of those."""
+    text, names, last = "", set[str](), 0
+    before: list[tuple[str, int, int]] = [("", 0, 0)] * 2
+    for word, start, end, *_ in words(source):
+        if before[0][0] == "export" and before[1][0] in ("let", "var"):
+            names.add(word)
+            text += source[last : before[1][1]] + "const"
+            last = before[1][2]
+        before = [before[1], (word, start, end)]
+    return text + source[last:], names
+
+
 def merged(text: str) -> str:
     """With each part of a namespace seeing what the others export, where OXC lets it see only its own."""
     return CLOSED.sub(r"\1})(\2 || (", OPENED.sub(r"\1 with (\2) {", text))
@@ -193,7 +227,7 @@ def told(refusal: str) -> str:
     """The first sentence of the transform's message, without its file name."""
     if "wasm backtrace" in refusal:
         return "the source is nested too deeply to be parsed"
-    if "exporting non-const" in refusal:
-        return "a namespace can't export let or var here: export const, or a function"
+    if NOT_CONST in refusal:
+        return "a variable that a namespace exports needs a value, and a statement of its own"
     message = refusal.partition("\n")[0].partition(" error in script.ts: ")[2] or refusal
     return message.partition("; ")[0].rstrip(".")[:500]
