@@ -64,7 +64,10 @@ def test_each_program_has_its_output_and_each_request_its_answer():
     found = [(kind, text) for page in PAGES for kind, text, *_ in blocks(page)]
     requests = [text for kind, text in found if kind == "http" and not text.startswith("HTTP/")]
     assert len(pairs({"http"}, "http")) == len(requests)
-    assert len(pairs(set(EXAMPLES), "json")) == sum(kind in EXAMPLES for kind, _ in found)
+    programs = sum(kind in EXAMPLES for kind, _ in found)
+    assert (
+        len(pairs(set(EXAMPLES), "json")) == programs == [kind for kind, _ in found].count("json")
+    )
 
 
 @pytest.fixture(scope="module")
