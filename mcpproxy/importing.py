@@ -23,7 +23,7 @@ PROTOCOLS = {
     "sse": "sse",
 }
 TAKEN = {
-    "type", "transport", "command", "args", "env", "url", "serverUrl", "headers", "cwd",
+    "type", "transport", "command", "args", "env", "url", "serverUrl", "httpUrl", "headers", "cwd",
     "disabled", "enabled", "name",
 }  # fmt: skip
 """What is read of an entry; anything else that it says is reported as left behind."""
@@ -152,7 +152,7 @@ class _Entry:
         kind = entry.get("type") or entry.get("transport")
         if kind is not None and (not isinstance(kind, str) or kind not in PROTOCOLS):
             raise Unusable(f"its type {kind!r} is not supported")
-        url = entry.get("url") or entry.get("serverUrl")
+        url = entry.get("url") or entry.get("serverUrl") or entry.get("httpUrl")
         if entry.get("command") and url and kind is None:
             raise Unusable("it has both command and url, and no type that says which one is meant")
         if entry.get("command") and (kind is None or PROTOCOLS[kind] == "stdio"):
@@ -172,6 +172,10 @@ class _Entry:
             made["args"] = [self._text(arg, f"args[{n}]") for n, arg in enumerate(args)]
         if entry.get("cwd"):
             made["working_dir"] = self._text(entry["cwd"], "cwd")
+        for key, path in made.items():
+            place = key == "working_dir" or (key == "command" and "/" in path)
+            if place and not path.startswith(("/", "~", "${")):
+                self._wanted.append(f"write the whole path of its {key}, {path}")
         return made
 
     def _texts(self, key: str) -> dict[str, str]:

@@ -36,6 +36,19 @@ def test_a_command_is_taken_as_it_is():
     }  # fmt: skip
 
 
+def test_a_path_that_holds_only_in_that_client_s_folder_is_named():
+    entry = {"command": "./run", "cwd": "server", "args": ["./data"]}
+    assert taken({"mcpServers": {"x": entry, "y": {"command": "/run", "cwd": "~"}}}).notes == [
+        "x: write the whole path of its command, ./run",
+        "x: write the whole path of its working_dir, server",
+    ]
+
+
+@pytest.mark.parametrize("name", ["url", "serverUrl", "httpUrl"])
+def test_an_address_is_taken_under_each_of_its_names(name):
+    assert one({name: "https://a.example/mcp"})["url"] == "https://a.example/mcp"
+
+
 @pytest.mark.parametrize(
     ("kind", "protocol"),
     [(None, None), ("http", "http"), ("sse", "sse"), ("streamable-http", "http")],

@@ -116,6 +116,20 @@ def test_a_file_without_servers_is_said_to_have_none(place, tmp_path):
     assert "no servers in it" in place.run("import", "--file", str(tmp_path / "other.json")).stdout
 
 
+def test_a_path_holds_wherever_the_daemon_is_started(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place.run("add", "a", "--", "./bin/run", "./data")
+    place.run("add", "b", "--working-dir", "sub", "--", "./run")
+    place.run("add", "c", "--working-dir", "~/sub", "--", "~/bin/run")
+    place.run("add", "d", "--working-dir", "${env:D}", "--", "${env:D}/run")
+    assert place.servers == {
+        "a": {"command": str(tmp_path / "bin/run"), "args": ["./data"]},
+        "b": {"command": "./run", "working_dir": str(tmp_path / "sub")},
+        "c": {"command": "~/bin/run", "working_dir": "~/sub"},
+        "d": {"command": "${env:D}/run", "working_dir": "${env:D}"},
+    }
+
+
 def test_servers_of_another_client_are_imported_once(place, tmp_path):
     other = tmp_path / "other.json"
     document = {"mcpServers": {"a": {"command": "x"}, "proxy": {"command": "mcpproxy"}}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -99,13 +100,13 @@ def add(
         refuse("--header is for a server or an API on HTTP")
     if (env or working_dir) and not command:
         refuse(f"{'--env' if env else '--working-dir'} is for a command: NAME -- COMMAND ARGS…")
-    entry = {"name": name, **reached(command, url, directory, document)}
+    entry = {"name": name, **reached(command, working_dir, url, directory, document)}
     chosen = {
         "base_url": base_url,
         "env": dict(pair(each, "--env") for each in env),
         "headers": dict(pair(each, "--header") for each in header),
         "protocol": protocol,
-        "working_dir": working_dir,
+        "working_dir": working_dir and whole(working_dir),
     }
     entry |= {key: value for key, value in chosen.items() if value}
     entry |= {"enabled": False} if disabled else {}
@@ -113,8 +114,17 @@ def add(
     done(add_entry(config, entry), f"added {name}", output)
 
 
+def whole(path: str) -> str:
+    """A path that holds wherever the daemon was started; a home or a reference stays as it is."""
+    return path if path.startswith(("~", "${")) else os.path.abspath(path)
+
+
 def reached(
-    command: tuple[str, ...], url: str | None, directory: str | None, document: str | None
+    command: tuple[str, ...],
+    working_dir: str | None,
+    url: str | None,
+    directory: str | None,
+    document: str | None,
 ) -> dict[str, Any]:
     """The part of an entry that says how a server is reached; one of these is given."""
     if directory is not None:
@@ -126,6 +136,8 @@ def reached(
     if url is not None:
         return {"url": url}
     program, *args = command
+    if os.sep in program and not working_dir:  # else it may be meant from there
+        program = whole(program)
     return {"command": program, "args": args} if args else {"command": program}
 
 
