@@ -224,9 +224,6 @@ def advice(
         return f"{IMPORTED}: {modules.instead(source, catalog)}"
     if source.lstrip().startswith(MARKS) and unfenced(source) == source:
         return ALONE
-    if UNDEFINED in message and (main := MAIN.search(source)) is not None:
-        if len(re.findall(rf"\b{main[1]}\s*\(", source)) <= source.count(f"function {main[1]}"):
-            return f"{main[1]} is never called: end with return {main[1]}()"
     if (
         UNDEFINED in message
         and "await tools" in source
@@ -243,12 +240,21 @@ def advice(
             known = holds.mistaken(message) if remedy == DATA else known
             return remedy if known is None else f"{remedy}. {known}"
     if UNDEFINED in message:
-        return holds.returned() or _last(source)
+        return _value(source, holds)
     return holds.mistaken(message)
 
 
+def _value(source: str, holds: Contents) -> str | None:
+    """What may have been meant as the value of a program that gave none."""
+    if (main := MAIN.search(source)) is None:
+        return holds.returned() or _last(source)
+    sentence = f"Return the value in {main[1]}, and end with return {main[1]}()"
+    calls = len(re.findall(rf"\b{main[1]}\s*\(", source)) - source.count(f"function {main[1]}")
+    return (holds.returned() or _last(source) or sentence) if calls > 0 else sentence
+
+
 def _last(source: str) -> str | None:
-    """What may have been meant as the value of a program that gave none: what it made last."""
+    """The value that a program made last, or what a program is where it has none."""
     if not COMMENTS.sub("", source).strip():
         return EXPECTED
     made = [found for found in MADE.finditer(source) if not DEFINED.match(found[2])]
