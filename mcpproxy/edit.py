@@ -172,8 +172,7 @@ def _without(text: str, within: Container, part: Part) -> str:
     cuts.sort()
     (a, b), *more = cuts
     if more and not text[b : more[0][0]].strip():  # nothing but blanks between: one cut
-        a, b = a, more[0][1]
-        more = []
+        b, more = more[0][1], []
     for start, end in [*reversed(more), (a, b)]:
         text = _cut(text, start, end)
     return text

@@ -59,7 +59,7 @@ class Request:
     warnings: list[str] = field(default_factory=list)
 
     def account(self) -> dict[str, Any]:
-        """All of it that was asked for, as it is recorded."""
+        """All of it that was asked for, as it is recorded: without what is empty, off, or 0 for no limit."""
         allowed = self.allowed_servers
         found = {
             "source": self.source,

@@ -200,6 +200,7 @@ def test_a_table_takes_what_the_terminal_can_not_show(monkeypatch):
         ('{"api_key": "k", "listen": "h:0"}', {}, None),
         ('{"api_key": "k", "listen": "h:99999"}', {}, None),
         ('{"api_key": "k", "listen": 8080}', {}, None),
+        ('{"api_key": "k"}', {"LISTEN": "h:" + "9" * 5000}, None),
         ("{", {}, None),
         ("[]", {}, None),
     ],

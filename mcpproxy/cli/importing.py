@@ -108,9 +108,8 @@ def read_client(file: Path, config: str | None, taken: dict[str, Any]) -> Found:
     ours = local.document(config)
     known = {name: dict(entry) for _, name, entry in entries.listed(ours)} | taken
     port = str(ours.get("listen", ":8080")).rpartition(":")[2]
-    found = importing.take(
-        document, Path.cwd(), Path.home(), known, int(port) if port.isdecimal() else 8080
-    )
+    here = int(port) if port.isdecimal() and len(port) < 6 else 8080
+    found = importing.take(document, Path.cwd(), Path.home(), known, here)
     for entry in list(found.entries):
         try:
             settings.checked_server(entry, [])

@@ -93,7 +93,13 @@ def candidates(config: str | None) -> Iterator[Running]:
     listen = os.environ.get("MCPPROXY_LISTEN") or found.get("listen", "127.0.0.1:8080")
     key = os.environ.get("MCPPROXY_API_KEY") or found.get("api_key")
     host, _, port = listen.rpartition(":") if isinstance(listen, str) else ("", "", "")
-    if port.isdecimal() and 0 < int(port) < 65536 and isinstance(key, str) and key:
+    if (
+        port.isdecimal()
+        and len(port) < 6
+        and 0 < int(port) < 65536
+        and isinstance(key, str)
+        and key
+    ):
         # Whoever says where to go, and with which key, knows who is there.
         if "MCPPROXY_API_KEY" not in os.environ and strangers(int(port), config):
             return
