@@ -55,15 +55,14 @@ class InFlight(Messages):
         number = next(self._ids)
         waiting = Waiting()
         try:
-            await self._pen.room()
-            if not self._ended:
-                self._waiting[number] = waiting
-                message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-                self._pen.post(to_json(message) + b"\n")
-                await self._pen.taken()
-                await waiting.answered.wait()
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            raise MCPError.from_error_data(ENDED) from None
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await self._pen.room()
+                if not self._ended:
+                    self._waiting[number] = waiting
+                    message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+                    self._pen.post(to_json(message) + b"\n")
+                    await self._pen.taken()
+                    await waiting.answered.wait()
         except anyio.get_cancelled_exc_class():
             if number in self._waiting:  # else it never went out
                 self._cancel(number)
