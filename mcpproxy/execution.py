@@ -259,7 +259,7 @@ class Execution:
     async def _retype(self, number: int, work: Work) -> None:
         """Answer what the source becomes as TypeScript, which it turned out to be; null where it is none."""
         text: str | None = None
-        if self.language == "javascript":
+        if self.language == "javascript" and not self._script.ledger()[0]:  # nothing runs twice
             self.language = "typescript"  # once: a VM that lies could ask for ever
             done = await self._transformer.transform(scalar(unfenced(self._request.source)))
             text = done.text
