@@ -91,7 +91,7 @@ class Guard:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         trusted = [name.lower() for name in settings.trusted_hosts]
         self._names = {*OURS, host.lower(), *(name for name in trusted if name[:1] != ".")}
-        self._below = tuple(name for name in trusted if name[:1] == "." and name != ".")
+        self._below = tuple(name for name in trusted if name[:1] == ".")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -127,10 +127,11 @@ class Guard:
         text = b", ".join(hosts).decode("latin-1")
         host = AUTHORITY.fullmatch(text)
         if host is None or not self._ours(host):
+            trust = f', or add "{host[1][:100]}" to trusted_hosts' if host is not None else ""
             return Refusal(
                 421,
                 "FORBIDDEN",
-                f"the Host {text[:100]!r} is not ours; use 127.0.0.1 or localhost, or add it to trusted_hosts",
+                f"the Host {text[:100]!r} is not ours; use 127.0.0.1 or localhost{trust}",
             )
         if (origin := headers.get(b"origin")) is not None:
             page = ORIGIN.fullmatch(origin.decode("latin-1"))

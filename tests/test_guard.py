@@ -153,7 +153,7 @@ async def test_pages_of_other_sites_are_refused_on_every_listener(origin):
 
 
 async def test_trusted_hosts_are_exact_or_everything_below_a_dot():
-    guard = door(trusted_hosts=["Proxy.example", ".Inner.example", "."])
+    guard = door(trusted_hosts=["Proxy.example", ".Inner.example"])
     names = ["proxy.example", "a.inner.example:443", "a.b.inner.example"]
     keyed = [await caller(guard, "/mcp", {"Host": name, "X-API-Key": SENT}) for name in names]
     assert keyed == ["admin"] * 3
@@ -161,6 +161,8 @@ async def test_trusted_hosts_are_exact_or_everything_below_a_dot():
     assert [await caller(guard, "/mcp", {"Host": name}) for name in names] == [NO] * 3
     others = ["a.proxy.example", "inner.example", "xinner.example", "evil."]
     assert [await caller(guard, "/mcp", {"Host": name}) for name in others] == [MISDIRECTED] * 4
+    answer = await ask(guard, "GET", "/api/v1/status", headers={"Host": "other.example:8080"})
+    assert 'or add "other.example" to trusted_hosts' in answer.body["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import re
 from typing import Annotated, Literal
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     BeforeValidator,
@@ -23,6 +24,7 @@ from mcpproxy.redaction import HIDDEN
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+HOST = re.compile(r"\.?[a-z0-9_-][a-z0-9._-]*|\[[0-9a-f:.]+\]", re.IGNORECASE)
 LONGEST = 366 * 86_400.0
 """Seconds of a duration."""
 
@@ -47,6 +49,16 @@ def seconds(value: object) -> object:
     if found > LONGEST:
         raise ValueError(f'must be at most "{LONGEST / 3600:g}h"')
     return found
+
+
+def host_name(value: str) -> str:
+    """A name as the Host header has it. Raises `ValueError` for what no request can have there."""
+    if HOST.fullmatch(value) is None:
+        raise ValueError(
+            'must be a name or an address without scheme and port, such as "proxy.example.com", or '
+            '".example.com" for all below it'
+        )
+    return value
 
 
 def spelled(seconds: float) -> str:
@@ -215,7 +227,7 @@ class Settings(Concurrency):
     """The administrator's key; made and written to the file when there is none."""
     require_mcp_auth: bool = False
     """Whether `/mcp` wants a key on loopback, too. Elsewhere it always does."""
-    trusted_hosts: list[str] = []
+    trusted_hosts: list[Annotated[str, AfterValidator(host_name)]] = []
     """Further values of the Host header, for a reverse proxy; ".example.com" takes all below it."""
     enable_socket: bool = True
     """Whether to listen on the local socket as well."""
