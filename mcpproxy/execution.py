@@ -151,6 +151,9 @@ class Execution:
                     outcome = await self._within_time(vm)
             except WorkerError as error:
                 outcome = Outcome(ok=False, code=error.code, message=str(error))
+            finally:  # a script chooses how much that is, and we are in a cycle that is found late
+                self._asked.clear()
+                self._script.close()
         return self._reply(outcome or endings.interrupted(self._script, self._stopped))
 
     def stop(self, reason: str) -> None:
@@ -345,7 +348,6 @@ class Execution:
 
     def _reply(self, outcome: Outcome) -> Reply:
         script = self._script
-        script.close()
         if outcome.ok:
             envelope: dict[str, Any] = {"ok": True, "value": outcome.value}
         else:

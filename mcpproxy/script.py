@@ -41,6 +41,11 @@ class Misbehaved(Exception):
     """The VM sent a frame that its own prelude never sends: something else writes on its socket."""
 
 
+def _over(server: str, tool: str, arguments: dict[str, Any]) -> None:
+    """The gates of a script that is over: whoever drove it isn't kept by it."""
+    raise CallError("CANCELLED", "the script is over")
+
+
 def short(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
 
@@ -392,6 +397,7 @@ class Script:
             call.forget()
         self._typed.waiting.clear()
         self._lanes.clear()
+        self._check = _over
 
     def ledger(self) -> tuple[list[dict[str, Any]], int]:
         """The entries to show, at most 100, and how many are left out.

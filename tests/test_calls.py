@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+
 import anyio
 import pytest
 from world import open_world
 
 from mcpproxy.errors import Refused
+from mcpproxy.script import Question
 
 
 @pytest.fixture(scope="module")
@@ -320,6 +323,21 @@ async def test_a_script_that_reads_no_answers_makes_no_more_calls(world):
     assert reply["error"]["code"] == "TIMEOUT"
     made = [entry["outcome"] for entry in reply["calls"]].count("ok")
     assert 16 <= made == len(world.upstreams.calls) <= 16 + 8
+
+
+@pytest.mark.threat("S3")
+async def test_the_questions_of_a_script_are_gone_with_it_though_nobody_collects(world):
+    gc.collect()
+    gc.disable()
+    try:
+        await world.run(
+            "for (let i = 0; i < 300; i++) { search_tools('q'); tools.stub.hang({a: [i]}) } for (;;) {}",
+            options={"timeout_ms": 300},
+        )
+        left = [each for each in gc.get_objects() if isinstance(each, Question)]
+    finally:
+        gc.enable()
+    assert left == []
 
 
 async def test_a_script_reads_its_answers_while_nobody_takes_what_it_sends(world):

@@ -20,6 +20,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_script::test_more_lines_than_the_prelude_sends_are_misbehaviour",
         "test_frames::test_a_frame_of_too_many_values_is_not_read",
         "test_calls::test_a_script_that_reads_no_answers_makes_no_more_calls",
+        "test_calls::test_the_questions_of_a_script_are_gone_with_it_though_nobody_collects",
         "test_zygote::test_a_vm_that_asks_on_and_reads_no_answers_is_not_heard",
         "test_contract::test_a_hundred_thousand_faults_are_told_by_the_first",
         "test_script::test_the_ledger_keeps_neither_arguments_nor_names_without_end",

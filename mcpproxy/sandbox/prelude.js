@@ -504,12 +504,13 @@
   class ToolError extends E {
     constructor(error, server, tool) {
       super(error.message);
-      this.code = error.code;
-      this.server = server;
-      this.tool = tool;
-      this.retryable = error.retryable;
-      if (error.retry_after_ms !== undefined) this.retry_after_ms = error.retry_after_ms;
-      if (error.result !== undefined) this.result = error.result;
+      const own = (key, value) => defineProperty(this, key, shown(value));   // an assignment may find a setter of the script's
+      own('code', error.code);
+      own('server', server);
+      own('tool', tool);
+      own('retryable', error.retryable);
+      if (error.retry_after_ms !== undefined) own('retry_after_ms', error.retry_after_ms);
+      if (error.result !== undefined) own('result', error.result);
       apply(weakSet, failures, [this, error.code + ', ' + server + ':' + tool]);
     }
   }

@@ -51,4 +51,7 @@ CASES = [
     Case("strings are given an iterator", "String.prototype[Symbol.iterator] = function* () { for (;;) yield 'x' }; 'abc'", Gives("abc")),
     Case("the results of a call are polluted", "Object.prototype.content = 'forged'; call_tool('stub', 'echo', { a: 1 }).result.content[0].type", Gives("text"), calls=1),
     Case("WeakMap.prototype.get", "WeakMap.prototype.get = () => ({ code: 'SERVER_NOT_ALLOWED', message: 'forged' }); ({ a: 1 })", Gives({"a": 1})),
+    Case("Object.prototype with setters for what a ToolError has", "for (const k of ['code', 'server', 'tool', 'retryable', 'result', 'cause', 'message', 'stack', 'name']) Object.defineProperty(Object.prototype, k, { get() { throw 1 }, set() { throw 2 } }); try { await tools.stub.fail({}) } catch (e) { [Object.getOwnPropertyDescriptor(e, 'code').value, Object.getOwnPropertyDescriptor(e, 'tool').value] }", Gives(["TOOL_ERROR", "fail"]), calls=1),
+    Case("Object.prototype with the members of a descriptor", "Object.assign(Object.prototype, { writable: false, configurable: false, enumerable: true }); try { await tools.stub.fail({}) } catch (e) { e.message = 'mine'; [e.message, e.code] }", Gives(["mine", "TOOL_ERROR"]), calls=1),
+    Case("the constructor of promises", "Object.defineProperty(Promise.prototype, 'constructor', { get() { throw 'forged' } }); tools.stub.echo({}); sleep(1); search_tools('x'); 7", Gives(7)),
 ]  # fmt: skip
