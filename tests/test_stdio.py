@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 
 import pytest
@@ -149,3 +151,31 @@ def test_where_nobody_listens_there_is_no_bridge(tmp_path):
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(tmp_path / "dead.sock"))
         assert bridge(tmp_path / "dead.sock") is False
+
+
+def test_streams_that_do_not_wait_carry_all_the_same():
+    """As they are left by some programs that start others."""
+    echo = (
+        "import socket, threading\n"
+        "from mcpproxy.cli.stdio import pump\n"
+        "ours, theirs = socket.socketpair()\n"
+        "def echo():\n"
+        "    with theirs:\n"
+        "        while data := theirs.recv(1 << 16):\n"
+        "            theirs.sendall(data)\n"
+        "threading.Thread(target=echo).start()\n"
+        "pump(ours)\n"
+    )
+    (given, give), (take, taken) = os.pipe(), os.pipe()
+    for end in (given, taken):
+        os.set_blocking(end, False)
+    process = subprocess.Popen([sys.executable, "-c", echo], stdin=given, stdout=taken)
+    os.close(given)
+    os.close(taken)
+    data = bytes(range(256)) * 4096
+    with open(give, "wb") as sink, open(take, "rb") as source:
+        writer = threading.Thread(target=lambda: (sink.write(data), sink.close()))
+        writer.start()
+        assert source.read() == data
+        writer.join()
+    assert process.wait(WAIT) == 0

@@ -7,6 +7,7 @@ framing is the same; nothing of MCP is imported. Without one it is the daemon, f
 from __future__ import annotations
 
 import os
+import select
 import socket
 import threading
 from contextlib import suppress
@@ -40,7 +41,7 @@ def pump(line: socket.socket) -> None:
 def upward(line: socket.socket, ended: threading.Event) -> None:
     """From the client to the daemon."""
     with suppress(OSError):
-        while data := os.read(0, 1 << 16):
+        while data := taken():
             line.sendall(data)
     with suppress(OSError):
         line.shutdown(socket.SHUT_WR)
@@ -54,8 +55,26 @@ def downward(line: socket.socket, ended: threading.Event) -> None:
         while data := line.recv(1 << 16):
             view = memoryview(data)
             while view:
-                view = view[os.write(1, view) :]
+                view = view[given(view) :]
     ended.set()
+
+
+def taken() -> bytes:
+    """What the client says next; empty at the end. Raises `OSError`."""
+    while True:
+        try:
+            return os.read(0, 1 << 16)
+        except BlockingIOError:  # whoever started us left its end so
+            select.select([0], [], [])
+
+
+def given(data: memoryview) -> int:
+    """How many of these bytes the client took, at least one. Raises `OSError`."""
+    while True:
+        try:
+            return os.write(1, data)
+        except BlockingIOError:
+            select.select([], [1], [])
 
 
 def stand_alone(config: str | None, log_level: str | None) -> None:
