@@ -184,12 +184,15 @@ def test_doctor_names_the_operations_that_are_left_out(tmp_path):
         ServerSettings(name="mine", protocol="openapi", document=file),
         ServerSettings(name="bad", protocol="openapi", document=str(tmp_path / "bad.json")),
         ServerSettings(name="far", protocol="openapi", document="https://api.example/openapi.json"),
+        ServerSettings(name="none", protocol="openapi", document=file, include=["tag:none"]),
     ]
     found = [(each.what, bool(each.remedy)) for each in documents(wanted(*servers))]
     assert found == [
         (f"document of mine has 1 operations in {file}", False),
         ("document of mine: GET /x: it must be an object", True),
         ("document of bad can't be used: it is not valid JSON: Expecting property name enclosed in double quotes", True),
+        (f"document of none has 0 operations in {file}", True),
+        ("document of none: GET /x: it must be an object", True),
     ]  # fmt: skip
 
 

@@ -89,7 +89,9 @@ def documents(found: settings.Settings) -> Iterator[Finding]:
         except ValueError as error:
             yield Finding(f"document of {server.name} can't be used: {error}", f"mend {file}")
             continue
-        yield Finding(f"document of {server.name} has {len(api.operations)} operations in {file}")
+        none = "" if api.operations else f"mend {file}, or include and exclude of '{server.name}'"
+        what = f"document of {server.name} has {len(api.operations)} operations in {file}"
+        yield Finding(what, none)
         for fault in api.faults:
             yield Finding(f"document of {server.name}: {fault}", f"mend {file}, or set exclude")
 
