@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ LONGEST_SOCKET = 100
 """Bytes of a Unix socket's path; the kernel's limit is 108 on Linux and 104 on macOS."""
 LITTLE_BYTES = 64 * 2**20
 """Free space on a disk that is as good as full."""
+TURN_SECONDS = 30.0
+"""How long one waits for others who change the same directory; a change takes milliseconds."""
 ALLOW = "see that this user may use it and its folder"
 
 
@@ -193,16 +196,31 @@ def replace_file(path: Path, data: bytes | bytearray, *, lasting: bool = True) -
 def sole_writer(directory: Path) -> Iterator[None]:
     """Be the only one of us, threads included, who changes what is in a directory. Raises `OSError`.
 
-    The lock is on the directory itself, so it leaves no file, and it ends with the process.
+    The lock is on the directory itself, so it leaves no file, and it ends with the process. Whoever
+    was stopped while having it keeps the others from their change, and not from everything else.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        # NFS locks only what is open for writing, as no directory is: there it is as without us.
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        until = time.monotonic() + TURN_SECONDS
+        while not _locked(descriptor):
+            if time.monotonic() > until:
+                why = f"another process has been changing what is in it for {TURN_SECONDS:g} s"
+                raise TimeoutError(errno.ETIMEDOUT, why, str(directory))
+            time.sleep(0.01)
         yield
     finally:
         os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    """Whether it is our turn."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # NFS locks only what is open for writing, as no directory is: there it is as without us
+    return True
 
 
 def reason(error: OSError) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from mcpproxy import paths
 from mcpproxy.cli import main
 from mcpproxy.errors import SettingsError
 from mcpproxy.paths import LONGEST_SOCKET, config_file, default_config, places, private_directory
@@ -97,3 +98,13 @@ def test_another_user_s_link_to_a_directory_of_ours_is_refused(monkeypatch, tmp_
     monkeypatch.setattr(Path, "lstat", lambda path: planted)
     with pytest.raises(PermissionError, match="another user"):
         private_directory(tmp_path / "link")
+
+
+def test_one_that_was_stopped_in_its_turn_keeps_nobody_for_ever(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "TURN_SECONDS", 0.02)
+    with paths.sole_writer(tmp_path):
+        with pytest.raises(OSError, match=r"another process has been changing .* for 0\.02 s"):
+            with paths.sole_writer(tmp_path):
+                raise AssertionError("both have their turn")
+    with paths.sole_writer(tmp_path):
+        assert list(tmp_path.iterdir()) == []
