@@ -14,6 +14,8 @@ from anyio import wait_all_tasks_blocked
 from mcp.shared.exceptions import MCPError
 
 from mcpproxy.readiness import Readable
+from mcpproxy.upstream.connection import MOST_TOLD, Client, Connection, open_connection
+from mcpproxy.upstream.dial import Line
 from mcpproxy.upstream.inflight import FIRST_ID, InFlight
 from mcpproxy.upstream.pipes import Lines, Pen, read
 
@@ -44,29 +46,37 @@ class Server:
 
 
 @asynccontextmanager
-async def connected() -> AsyncIterator[tuple[InFlight, Server]]:
+async def pipes() -> AsyncIterator[tuple[InFlight, Server]]:
+    """Both ends; nobody listens yet."""
     requests, ours = os.pipe()
     theirs, answers = os.pipe()
     for end in (requests, ours, theirs):
         os.set_blocking(end, False)
-    server = Server(requests, answers)
-    inflight = InFlight(Lines("stub", theirs), Pen(ours))
-
-    async def listen() -> None:
-        async with inflight:
-            async for item in inflight:
-                server.left.append(item.message)
-
+    server, pen = Server(requests, answers), Pen(ours)
     try:
         with anyio.fail_after(10), closing(server._pipe):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(listen)
-                tasks.start_soon(inflight._pen.flush)
-                yield inflight, server
+                tasks.start_soon(pen.flush)
+                yield InFlight(Lines("stub", theirs), pen), server
                 tasks.cancel_scope.cancel()
     finally:
-        for end in (requests, ours, theirs):
+        pen.close()
+        for end in (requests, theirs):
             os.close(end)
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[tuple[InFlight, Server]]:
+    async with pipes() as (inflight, server), anyio.create_task_group() as tasks:
+
+        async def listen() -> None:
+            async with inflight:
+                async for item in inflight:
+                    server.left.append(item.message)
+
+        tasks.start_soon(listen)
+        yield inflight, server
+        tasks.cancel_scope.cancel()
 
 
 async def ask(inflight: InFlight, word: str, found: dict[str, object]) -> None:
@@ -196,3 +206,43 @@ async def test_what_a_server_says_before_its_answer_is_heard_before_it():
             await anyio.lowlevel.checkpoint()
         server.hangs_up()
     assert heard[1] == "answer"
+
+
+@asynccontextmanager
+async def agreed() -> AsyncIterator[tuple[Connection, Server]]:
+    """A whole connection; the server has said hello."""
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "stub", "version": "1"}}  # fmt: skip
+    async with pipes() as (inflight, server), anyio.create_task_group() as tasks:
+
+        async def greet() -> None:
+            (asked,) = await server.asked()
+            server.says(id=asked["id"], result=hello)
+
+        tasks.start_soon(greet)
+        line = Line("stdio", inflight, inflight._pen, lambda: "", inflight=inflight)
+        async with open_connection(line, "legacy", sure=True) as connection:
+            yield connection, server
+
+
+@pytest.mark.threat("U1")
+@pytest.mark.parametrize("kind", ["progress", "message"])
+async def test_a_client_that_is_slow_to_hear_of_its_call_is_told_less(kind):
+    hearing = 0
+
+    async def hear(*_: object) -> None:
+        nonlocal hearing
+        hearing += 1
+        await anyio.sleep_forever()
+
+    client = Client({}, {}, None, "debug", hear)
+    async with agreed() as (connection, server), anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.call, "x", {}, None, hear, client)
+        await wait_all_tasks_blocked()
+        asked = (await server.asked())[-1]
+        params = {"progressToken": asked["id"], "progress": 1, "level": "info"}
+        note = {"jsonrpc": "2.0", "method": f"notifications/{kind}", "params": params}
+        server.writes(*[note] * 2 * MOST_TOLD, {"jsonrpc": "2.0", "id": "last", "method": "ping"})
+        while b"last" not in await server.reads():
+            pass
+        assert hearing == MOST_TOLD
+        server.says(id=asked["id"], result={})

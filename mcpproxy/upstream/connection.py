@@ -7,16 +7,16 @@ lists over one odd schema, and raises over an odd result after the tool has run.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
 import mcp_types as types
 from mcp.client import ClientSession
 from mcp.client.subscriptions import listen
-from mcp.shared.dispatcher import CallOptions, DispatchContext, OnNotify, OnRequest, ProgressFnT
+from mcp.shared.dispatcher import CallOptions, DispatchContext, OnNotify, OnRequest
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import (
     find_invalid_x_mcp_header,
@@ -40,6 +40,8 @@ Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 MOST_PAGES = 1000
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 RESUBSCRIBE_SECONDS, LONGEST_RESUBSCRIBE_SECONDS = 5.0, 300.0
+MOST_TOLD = 100
+"""Log messages and reports of progress of one call, each, that its client is slow to take; more are left out."""
 QUESTIONS = ("elicitation/create", "sampling/createMessage")
 """What we let a legacy server ask while a call runs. Not roots: a server asks for them unprompted."""
 NO_ANSWER = (
@@ -168,7 +170,7 @@ class Connection:
         data: Json = {"method": method, "params": params}
         options: CallOptions = {}
         if progress is not None:
-            options["on_progress"] = _reporting(progress)
+            options["on_progress"] = _few(progress)
         if self.era == "modern" or self.line.inflight is None:  # else it is for headers alone
             self._session._stamp(data, options)
         if self.era == "modern":
@@ -196,6 +198,7 @@ class Connection:
         capabilities: Json = {}
         if client is not None:
             params, capabilities = {**params, **client.retry}, client.capabilities
+            client = replace(client, log=client.log and _few(client.log))
         meta = dict(meta or {})
         if self.era == "modern" and client is not None and client.log_level is not None:
             meta[types.LOG_LEVEL_META_KEY] = client.log_level
@@ -319,11 +322,20 @@ CHANGES = {
 """What an event of a modern server, or a notification of a legacy one, is about."""
 
 
-def _reporting(tell: Progress) -> ProgressFnT:
-    async def report(progress: float, total: float | None, message: str | None) -> None:
-        await tell(progress, total, message)
+def _few(tell: Callable[..., Awaitable[None]]) -> Callable[..., Coroutine[Any, Any, None]]:
+    """The same, but for what comes while `MOST_TOLD` are on their way: each is a task of its own."""
+    telling = 0
 
-    return report
+    async def told(*about: Any) -> None:
+        nonlocal telling
+        if telling < MOST_TOLD:
+            telling += 1
+            try:
+                await tell(*about)
+            finally:
+                telling -= 1
+
+    return told
 
 
 def _headers(tool: Json) -> Any:
