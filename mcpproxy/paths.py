@@ -32,7 +32,7 @@ LONGEST_SOCKET = 100
 LITTLE_BYTES = 64 * 2**20
 """Free space on a disk that is as good as full."""
 TURN_SECONDS = 30.0
-"""How long one waits for others who change the same directory; a change takes milliseconds."""
+"""How long one waits for others who change the same; a change takes milliseconds."""
 ALLOW = "see that this user may use it and its folder"
 
 
@@ -201,15 +201,20 @@ def sole_writer(directory: Path) -> Iterator[None]:
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        until = time.monotonic() + TURN_SECONDS
-        while not _locked(descriptor):
-            if time.monotonic() > until:
-                why = f"another process has been changing what is in it for {TURN_SECONDS:g} s"
-                raise TimeoutError(errno.ETIMEDOUT, why, str(directory))
-            time.sleep(0.01)
+        take_turn(descriptor)
         yield
     finally:
         os.close(descriptor)
+
+
+def take_turn(descriptor: int) -> None:
+    """Wait for the lock of an open file or directory, which ends when that is closed. Raises `OSError`."""
+    until = time.monotonic() + TURN_SECONDS
+    while not _locked(descriptor):
+        if time.monotonic() > until:
+            why = f"another process has been changing what is in it for {TURN_SECONDS:g} s"
+            raise TimeoutError(errno.ETIMEDOUT, why)
+        time.sleep(0.01)
 
 
 def _locked(descriptor: int) -> bool:

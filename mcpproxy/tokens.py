@@ -7,7 +7,6 @@ a time; whoever reads it looks first whether it has changed, so that a change ho
 
 from __future__ import annotations
 
-import fcntl
 import hmac
 import json
 import logging
@@ -16,14 +15,14 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from mcpproxy import names
 from mcpproxy.errors import Refused, SettingsError
-from mcpproxy.paths import private_directory, reason, signature
+from mcpproxy.paths import private_directory, reason, signature, take_turn
 from mcpproxy.policy import PERMISSIONS, RESERVED, Caller, Ceilings, Permission
 from mcpproxy.settings import write
 from mcpproxy.stamps import stamp
@@ -205,30 +204,23 @@ class Tokens:
     @contextmanager
     def _writing(self) -> Iterator[tuple[bytes, list[Token]]]:
         """The key, which is made when there is none, and the tokens, while nobody else writes them."""
-        try:
-            private_directory(self.key_file.parent)
-            descriptor = os.open(
-                self.key_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-            )
-        except OSError as error:
-            raise unusable(self.key_file, reason(error)) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            tokens = list(self._read())
-            if not os.fstat(descriptor).st_size:
-                if tokens:
-                    raise unusable(
-                        self.key_file, f"it is gone; remove {self.file} and make the tokens anew"
-                    )
-                try:
-                    os.write(descriptor, secrets.token_bytes(KEY_BYTES))
-                    os.fsync(descriptor)
-                except OSError as error:
-                    os.ftruncate(descriptor, 0)
-                    raise unusable(self.key_file, reason(error)) from error
+        with ExitStack() as held:
+            try:
+                private_directory(self.key_file.parent)
+                descriptor = os.open(
+                    self.key_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+                )
+                held.callback(os.close, descriptor)
+                take_turn(descriptor)
+                tokens = list(self._read())
+                if not os.fstat(descriptor).st_size:
+                    if tokens:
+                        why = f"it is gone; remove {self.file} and make the tokens anew"
+                        raise unusable(self.key_file, why)
+                    make_key(descriptor)
+            except OSError as error:
+                raise unusable(self.key_file, reason(error)) from error
             yield read_key(self.key_file), tokens
-        finally:
-            os.close(descriptor)
 
     def _read(self) -> tuple[Token, ...]:
         try:
@@ -270,6 +262,16 @@ def kept(entry: Json) -> Token:
 
 def hashed(key: bytes, secret: bytes) -> str:
     return hmac.digest(key or bytes(KEY_BYTES), secret, "sha256").hex()
+
+
+def make_key(descriptor: int) -> None:
+    """Write a new key. Raises `OSError`; then there is none."""
+    try:
+        os.write(descriptor, secrets.token_bytes(KEY_BYTES))
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, 0)
+        raise
 
 
 def read_key(path: Path) -> bytes:

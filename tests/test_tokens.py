@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from running import home
 
+from mcpproxy import paths
 from mcpproxy.errors import Refused
 from mcpproxy.policy import ADMIN, ANONYMOUS, LOCAL, Ceilings
 from mcpproxy.rates import MOST_PEERS, WRONG_KEYS, Executions, WrongKeys
@@ -161,6 +162,14 @@ def test_any_json_is_a_token_with_servers_of_its_own_or_refused(wanted):
         return
     assert asked["allowed_servers"] == tuple(dict.fromkeys(wanted["allowed_servers"])) != ()
     assert "read" in asked["permissions"]
+
+
+def test_one_that_was_stopped_while_it_writes_keeps_nobody_for_ever(tokens, monkeypatch):
+    monkeypatch.setattr(paths, "TURN_SECONDS", 0.02)
+    with tokens._writing():
+        with pytest.raises(Refused, match=r"another process has been changing .* for 0\.02 s"):
+            tokens.create(WANTED)
+    assert tokens.create(WANTED)["name"] == WANTED["name"]
 
 
 def test_a_name_is_taken_once_and_an_unknown_one_is_said_to_be(tokens):
