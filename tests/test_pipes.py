@@ -156,7 +156,8 @@ async def write(fd: int, parts: list[bytes]) -> None:
 
 @pytest.mark.threat("U1")
 async def test_a_message_that_is_too_long_ends_the_stream_and_says_so(monkeypatch):
-    monkeypatch.setattr(pipes, "LONGEST_MESSAGE", 1 << 20)
+    monkeypatch.setattr(pipes, "LONGEST_MESSAGE", 1 << 18)
+    monkeypatch.setattr(pipes, "ENDLESS_MESSAGE", 1 << 20)
     with pipe() as (ours, theirs):
         lines = Lines("stub", ours)
         async with anyio.create_task_group() as tasks:
@@ -165,6 +166,30 @@ async def test_a_message_that_is_too_long_ends_the_stream_and_says_so(monkeypatc
                 await lines.receive()
             tasks.cancel_scope.cancel()
         assert lines.fault == "it sent a message of more than 1 MiB"
+
+
+@pytest.mark.threat("U1")
+@pytest.mark.parametrize(
+    "shape", ['{"jsonrpc":"2.0","id":7,"result":{"a":"%s"}}', '{"result":{"a":"%s"},"id":7}']
+)
+async def test_an_answer_that_is_too_long_is_an_error_of_its_call_alone(monkeypatch, shape):
+    monkeypatch.setattr(pipes, "LONGEST_MESSAGE", 1 << 20)
+    long, short = shape % ("x" * 3 * 2**20), shape % "x"
+    with pipe() as (ours, theirs):
+        lines = Lines("stub", ours)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write_all, theirs, f"{long}\n{short}\n".encode())
+            with anyio.fail_after(20):
+                first, second = await lines.receive(), await lines.receive()
+        assert first.message.id == second.message.id == 7
+        assert "more than 1 MiB" in first.message.error.message
+        assert second.message.result == {"a": "x"}
+
+
+async def write_all(fd: int, data: bytes) -> None:
+    while data:
+        await anyio.wait_writable(fd)
+        data = data[os.write(fd, data[:65536]) :]
 
 
 def test_the_collector_looks_at_a_large_message_once(monkeypatch):

@@ -72,6 +72,7 @@ def test_its_numbers_are_those_of_the_code():
         f"{pipes.NOTED} lines for each connection",
         f"the last {dial.LOG_BYTES >> 20} to {dial.LOG_BYTES >> 19} MB",
         f"more than {pipes.LONGEST_MESSAGE >> 20} MiB",
+        f"more than {pipes.ENDLESS_MESSAGE >> 20} MiB",
         f"{stdio.GRACE:g} s after its stdin was closed",
         f"waits {asking.KEPT_SECONDS:g} s for the answer",
     ):

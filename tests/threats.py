@@ -198,6 +198,7 @@ THREATS: dict[str, tuple[str, ...]] = {
     "U1": (
         "test_fleet_calls::test_a_response_that_breaks_the_protocol_fails_its_call_at_once",
         "test_pipes::test_a_message_that_is_too_long_ends_the_stream_and_says_so",
+        "test_pipes::test_an_answer_that_is_too_long_is_an_error_of_its_call_alone",
         "test_pipes::test_noise_without_end_leaves_others_their_turn_and_is_not_all_logged",
         "test_pipes::test_a_server_that_asks_on_and_reads_nothing_gets_no_more_answers",
         "test_inflight::test_a_client_that_is_slow_to_hear_of_its_call_is_told_less",

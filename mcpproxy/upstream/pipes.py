@@ -27,8 +27,11 @@ from mcpproxy.readiness import Readable
 logger = logging.getLogger(__name__)
 
 CHUNK = 1 << 18
-LONGEST_MESSAGE = 1 << 28
-"""Bytes of one message; who sends more is cut off, before it takes our memory."""
+LONGEST_MESSAGE = 1 << 25
+"""Bytes of one message that is read; a longer answer is an error of its call. Reading it takes several times its size."""
+ENDLESS_MESSAGE = 1 << 28
+"""Bytes of one message after which who sends it is cut off."""
+CUT = b"\0 cut \0"
 TURN = 16
 """Lines that are handled before others get their turn: each may start a task."""
 UNREAD_BYTES = 1 << 20
@@ -149,14 +152,18 @@ class Lines(Messages):
         first, newline, rest = data.partition(b"\n")
         self._parts.append(first)
         self._size += len(first)
+        if self._size > LONGEST_MESSAGE:
+            # Its ends tell whose answer it is. What is in between is nothing that JSON has.
+            parts = self._parts
+            self._parts = [b"".join(parts[:3])[:HEAD], CUT, b"".join(parts[-3:])[-HEAD:]]
         if newline:
             self._lines.append(b"".join(self._parts))
             *lines, last = rest.split(b"\n")
             self._lines.extend(lines)
             self._parts, self._size = [last], len(last)
-        elif self._size > LONGEST_MESSAGE:
+        elif self._size > ENDLESS_MESSAGE:
             self._parts.clear()
-            self.fault = f"it sent a message of more than {LONGEST_MESSAGE >> 20} MiB"
+            self.fault = f"it sent a message of more than {ENDLESS_MESSAGE >> 20} MiB"
             self._ended = True
 
     def _odd(self, what: str, line: bytes) -> None:
@@ -340,6 +347,8 @@ def _unreadable(line: bytes, error: Exception) -> types.JSONRPCMessage | None:
     if found is None:
         return None
     why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    if CUT in line:
+        why = f"it has more than {LONGEST_MESSAGE >> 20} MiB; ask for less at once"
     fault = types.ErrorData(
         code=types.INTERNAL_ERROR, message=f"the server sent a response that can't be read: {why}"
     )
