@@ -12,7 +12,6 @@ import pytest
 from upstreams import stub
 
 from mcpproxy.upstream import link
-from mcpproxy.upstream.connection import Bell
 from mcpproxy.upstream.dial import Means
 from mcpproxy.upstream.grant import Grant
 from mcpproxy.upstream.link import Link
@@ -20,6 +19,7 @@ from mcpproxy.upstream.living import _ping, relist
 from mcpproxy.upstream.references import References, Unreachable
 from mcpproxy.upstream.terms import Terms
 from mcpproxy.upstream.warden import Warden
+from mcpproxy.upstream.watched import Bell
 
 
 class Jumping(selectors.DefaultSelector):

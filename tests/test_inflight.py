@@ -14,7 +14,7 @@ from anyio import wait_all_tasks_blocked
 from mcp.shared.exceptions import MCPError
 
 from mcpproxy.readiness import Readable
-from mcpproxy.upstream.connection import MOST_TOLD, Client, Connection, open_connection
+from mcpproxy.upstream.connection import MOST_ASKED, MOST_TOLD, Client, Connection, open_connection
 from mcpproxy.upstream.dial import Line
 from mcpproxy.upstream.inflight import FIRST_ID, InFlight
 from mcpproxy.upstream.pipes import Lines, Pen, read
@@ -246,3 +246,25 @@ async def test_a_client_that_is_slow_to_hear_of_its_call_is_told_less(kind):
             pass
         assert hearing == MOST_TOLD
         server.says(id=asked["id"], result={})
+
+
+@pytest.mark.threat("U1")
+async def test_a_server_that_asks_without_end_is_refused():
+    asked: list[str] = []
+
+    async def ask(method: str, params: object) -> dict:
+        asked.append(method)
+        await anyio.sleep_forever()
+        return {}
+
+    client = Client({}, {}, ask)
+    async with agreed() as (connection, server), anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.call, "x", {}, None, None, client)
+        await wait_all_tasks_blocked()
+        call = (await server.asked())[-1]
+        for number in range(MOST_ASKED + 1):
+            server.says(id=number, method="elicitation/create", params={})
+        (refused,) = await server.asked()
+        assert refused["id"] == MOST_ASKED and "questions wait" in refused["error"]["message"]
+        assert asked == ["elicitation/create"] * MOST_ASKED
+        server.says(id=call["id"], result={})

@@ -202,6 +202,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_pipes::test_noise_without_end_leaves_others_their_turn_and_is_not_all_logged",
         "test_pipes::test_a_server_that_asks_on_and_reads_nothing_gets_no_more_answers",
         "test_inflight::test_a_client_that_is_slow_to_hear_of_its_call_is_told_less",
+        "test_inflight::test_a_server_that_asks_without_end_is_refused",
         "test_inflight::test_a_server_that_does_not_read_is_sent_one_request_and_no_cancellation_of_the_others",
         "test_fleet_calls::test_a_second_answer_to_a_call_is_nobodys",
     ),

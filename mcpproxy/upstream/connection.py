@@ -16,14 +16,13 @@ import anyio
 import mcp_types as types
 from mcp.client import ClientSession
 from mcp.client.subscriptions import listen
-from mcp.shared.dispatcher import CallOptions, DispatchContext, OnNotify, OnRequest
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import (
     find_invalid_x_mcp_header,
     mcp_param_headers,
     x_mcp_header_map,
 )
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 from mcpproxy.errors import CallError
 from mcpproxy.tracing import traced
@@ -31,6 +30,7 @@ from mcpproxy.upstream.dial import Line
 from mcpproxy.upstream.era import IDENTITY, Era, negotiate
 from mcpproxy.upstream.following import Following
 from mcpproxy.upstream.listing import holds
+from mcpproxy.upstream.watched import Bell, Watched
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +42,8 @@ SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 RESUBSCRIBE_SECONDS, LONGEST_RESUBSCRIBE_SECONDS = 5.0, 300.0
 MOST_TOLD = 100
 """Log messages and reports of progress of one call, each, that its client is slow to take; more are left out."""
-QUESTIONS = ("elicitation/create", "sampling/createMessage")
-"""What we let a legacy server ask while a call runs. Not roots: a server asks for them unprompted."""
+MOST_ASKED = 16
+"""Questions of one server that wait for their answers; more are refused."""
 NO_ANSWER = (
     "a script can't answer questions: call the tool directly (server__tool) from a client that can, "
     "or give it all it needs in its arguments"
@@ -66,55 +66,6 @@ class Client:
     """Takes the parameters of a `notifications/message`."""
 
 
-class Bell:
-    """Something happened, once or several times, since somebody last waited."""
-
-    def __init__(self) -> None:
-        self._rung = anyio.Event()
-
-    def ring(self) -> None:
-        self._rung.set()
-
-    async def wait(self) -> None:
-        await self._rung.wait()
-        self._rung = anyio.Event()
-
-
-class Watched(JSONRPCDispatcher):
-    """The SDK's dispatcher, with a sign that its connection ended."""
-
-    def __init__(self, line: Line) -> None:
-        super().__init__(line.read, line.write)
-        self.ended = anyio.Event()
-        self.answer: Callable[[str, Json], Awaitable[Json]] | None = None
-        """Answers the server's questions, as raw JSON."""
-        self.told: Callable[[str, Json], Awaitable[None]] | None = None
-        """Hears notifications, as raw JSON."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing can be sent any more."""
-        return self._closed or self.ended.is_set()
-
-    async def run(
-        self, on_request: OnRequest, on_notify: OnNotify, *args: Any, **options: Any
-    ) -> None:
-        async def hear(ctx: DispatchContext[Any], method: str, params: Any) -> Json:
-            if method in QUESTIONS and self.answer is not None:
-                return await self.answer(method, dict(params or {}))
-            return await on_request(ctx, method, params)
-
-        async def note(ctx: DispatchContext[Any], method: str, params: Any) -> None:
-            if self.told is not None:
-                await self.told(method, dict(params or {}))
-            await on_notify(ctx, method, params)
-
-        try:
-            await super().run(hear, note, *args, **options)
-        finally:
-            self.ended.set()
-
-
 class Connection:
     """See the module. Made by `open_connection`, and done when `ended` is set."""
 
@@ -132,6 +83,7 @@ class Connection:
         self._session = session
         self._param_headers: dict[str, Any] = {}
         self._waiting: dict[object, Client | None] = {}
+        self._asking = 0
         dispatcher.answer = self._answer
         dispatcher.told = self._told
         self.following = Following(session, era, self.request)
@@ -248,7 +200,16 @@ class Connection:
         if client.ask is None:
             message = f"the client that made this call does not answer {method}"
             raise MCPError(types.INVALID_REQUEST, message)
-        return await client.ask(method, params)
+        if self._asking >= MOST_ASKED:
+            message = (
+                f"{self._asking} questions wait for their answers; ask again when they are there"
+            )
+            raise MCPError(types.INVALID_REQUEST, message)
+        self._asking += 1
+        try:
+            return await client.ask(method, params)
+        finally:
+            self._asking -= 1
 
     async def _told(self, method: str, params: Json) -> None:
         """A log message doesn't say which call it belongs to, either: it must be the only one."""
