@@ -20,6 +20,7 @@ import anyio
 
 from mcpproxy import endings, gates, hints
 from mcpproxy.bulk import uncollected
+from mcpproxy.calls import Call
 from mcpproxy.catalog import Catalog, Tool
 from mcpproxy.envelopes import Reply as Reply
 from mcpproxy.envelopes import Told, answer_text, toolcall_envelope
@@ -38,7 +39,6 @@ from mcpproxy.sandbox.vm import Vm
 from mcpproxy.sandbox.work import Work
 from mcpproxy.script import (
     Answer,
-    Call,
     Command,
     Dispatch,
     Misbehaved,

@@ -12,16 +12,14 @@ decided here, where a test can make ten thousand histories a second.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from mcpproxy.calls import Batch, Call, Lane
 from mcpproxy.errors import CallError
 
 LEDGER_ENTRIES = 100
-LONGEST_NAME = 256
-"""Characters of a server's or a tool's name that are kept once its call is over."""
 
 MAX_BATCH = 100
 MAX_PARALLEL = 32
@@ -44,65 +42,6 @@ class Misbehaved(Exception):
 def _over(server: str, tool: str, arguments: dict[str, Any]) -> None:
     """The gates of a script that is over: whoever drove it isn't kept by it."""
     raise CallError("CANCELLED", "the script is over")
-
-
-def short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
-
-
-@dataclass(slots=True)
-class Call:
-    """One requested call and what became of it."""
-
-    n: int
-    server: str
-    tool: str
-    arguments: dict[str, Any]
-    outcome: str = "not_started"
-    code: str | None = None
-    began: float = 0.0
-    ms: int = 0
-    reply: int = 0
-    """Number of the VM's frame this answers."""
-    size: int = 0
-    """Bytes it came in."""
-    batch: Batch | None = None
-    slot: int = 0
-
-    def entry(self) -> dict[str, Any]:
-        """As the ledger shows it."""
-        found: dict[str, Any] = {
-            "n": self.n,
-            "server": short(self.server),
-            "tool": short(self.tool),
-            "outcome": self.outcome,
-        }
-        if self.code is not None:
-            found["code"] = self.code
-        return {**found, "ms": self.ms}
-
-    def forget(self) -> None:
-        """Keep what the ledger shows of a call that is over: a script chooses how large the rest is."""
-        self.arguments = {}
-        self.server, self.tool = short(self.server), short(self.tool)
-
-
-@dataclass(slots=True)
-class Batch:
-    """A `call_tools` under way: its slots, and whose turn it is."""
-
-    reply: int
-    slots: list[dict[str, Any] | None]
-    left: int
-
-
-@dataclass(slots=True)
-class Lane:
-    """Calls that share a cap: those of one batch, or all typed calls."""
-
-    cap: int
-    running: int = 0
-    waiting: deque[Call] = field(default_factory=deque)
 
 
 @dataclass(frozen=True, slots=True)

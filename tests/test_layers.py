@@ -54,6 +54,7 @@ LAYERS = [
     {
         "request",
         "script",
+        "calls",
         "declarations",
         "ambient",
         "search",
