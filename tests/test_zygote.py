@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio  # noqa: TID251 - its loop says what went wrong outside of tasks
 import fcntl
 import json
 import math
@@ -16,6 +17,7 @@ from types import SimpleNamespace
 
 import anyio
 import pytest
+from anyio import wait_all_tasks_blocked
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from watched import children, status
@@ -285,6 +287,30 @@ async def test_a_vm_that_asks_on_and_reads_no_answers_is_not_heard(monkeypatch, 
             theirs.close()
     vm.close()
     assert left and 2**16 < unread < 2**18
+
+
+@pytest.mark.threat("S11")
+@pytest.mark.parametrize("frame", [b'{"t":"call",', b'{"t":"call","id":[],"server":"stub"}'])
+async def test_what_begins_as_a_call_and_is_none_crashes_its_vm_alone(frame):
+    """Though it is the loop that reads it, while a task waits for calls."""
+    ours, theirs = socket.socketpair()
+    for end in (ours, theirs):
+        end.setblocking(False)
+    vm = Vm(1, ours)
+    vm.ended.set()
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: pytest.fail(str(about)))
+
+    async def ask() -> None:
+        envelope, upstreams = await reply_to(vm)
+        assert envelope["error"]["code"] == "WORKER_CRASHED" and len(upstreams.calls) == 1
+
+    with theirs, anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            theirs.send(pack(b'{"t":"call","id":1,"server":"stub","tool":"echo","args":{}}'))
+            await wait_all_tasks_blocked()
+            theirs.send(pack(frame))
+    vm.close()
 
 
 @pytest.mark.threat("S11")
