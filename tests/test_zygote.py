@@ -289,7 +289,6 @@ async def test_a_vm_that_asks_on_and_reads_no_answers_is_not_heard(monkeypatch, 
     assert left and 2**16 < unread < 2**18
 
 
-@pytest.mark.threat("S11")
 @pytest.mark.parametrize("frame", [b'{"t":"call",', b'{"t":"call","id":[],"server":"stub"}'])
 async def test_what_begins_as_a_call_and_is_none_crashes_its_vm_alone(frame):
     """Though it is the loop that reads it, while a task waits for calls."""
