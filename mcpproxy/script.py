@@ -23,8 +23,8 @@ LEDGER_ENTRIES = 100
 
 MAX_BATCH = 100
 MAX_PARALLEL = 32
-CROWD, CROWD_BYTES = 20_000, 16 * 2**20
-"""Calls and questions that may wait for their turn, and the bytes of their frames; past either, nothing
+CROWD, CROWD_ASKING, CROWD_BYTES = 20_000, 1000, 16 * 2**20
+"""Calls and questions that may wait for their turn, and the bytes of their frames; past any of them, nothing
 more is read from the VM for a while."""
 MAX_LOGGED = 2**18
 """Bytes of console lines, as frames. The prelude stops at 65,536 characters, and counts the rest."""
@@ -279,7 +279,8 @@ class Script:
     @property
     def crowded(self) -> bool:
         """Whether so much waits that the VM should wait, too."""
-        return len(self._open) + self._asking >= CROWD or self._held >= CROWD_BYTES
+        calls, questions = len(self._open), self._asking
+        return calls >= CROWD or questions >= CROWD_ASKING or self._held >= CROWD_BYTES
 
     def answered(self, question: Question) -> None:
         """A question is no longer under way."""

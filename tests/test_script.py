@@ -206,6 +206,9 @@ def test_questions_that_wait_are_a_crowd_too():
     assert machine.crowded
     machine.answered(asked[0])
     assert not machine.crowded
+    for n in range(1000):
+        machine.heard({"t": "ask", "id": n, "what": "search"}, size=1)
+    assert machine.crowded
 
 
 @pytest.mark.threat("S3", "S11")
