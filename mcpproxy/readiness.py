@@ -33,9 +33,9 @@ class Readable:
     async def wait(self) -> None:
         """Until there is something to read, or an end; at times for nothing.
 
-        Only for who has read all there was: an end that came with the last of it may not be told
-        again (uvloop forgets a socket whose peer left something unread). Raises `ClosedResourceError`
-        once it is closed.
+        To be called when nothing is left to be read, or else the end of a socket whose peer left
+        something unread may not be told: uvloop tells it once, together with what came before it, and
+        takes the socket for unknown. Raises `ClosedResourceError` once it is closed.
         """
         if not self._closed:
             if self._loop is not None or self._begin():
@@ -45,6 +45,11 @@ class Readable:
                 await anyio.wait_readable(self.fd)
         if self._closed:
             raise anyio.ClosedResourceError
+
+    def wake(self) -> None:
+        """Have whoever waits see for himself, where the end is known otherwise."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def close(self) -> None:
         """Whoever waits is told."""

@@ -60,6 +60,8 @@ async def test_its_end_is_heard_though_it_comes_with_frames_and_answers_are_unre
             vm.post(b"an answer")
             theirs.sendall(number * frames.pack(b"a call"))
             theirs.close()
+            await wait_all_tasks_blocked()
+            vm.end()
     assert heard == number * [b"a call"]
     vm.close()
 

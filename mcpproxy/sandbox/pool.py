@@ -312,7 +312,7 @@ class Pool:
         if vm is None:
             return
         vm.pid, vm.status = pid, status
-        vm.ended.set()
+        vm.end()
         if vm in self._spares:
             self._spares.remove(vm)
             vm.close()
@@ -323,7 +323,7 @@ class Pool:
             vm.close()
         self._spares.clear()
         for vm in self._vms.values():
-            vm.ended.set()  # those that ran are closed by who used them
+            vm.end()  # those that ran are closed by who used them
         for vm in self._over:
             vm.close()
         self._over.clear()

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable
 
 import anyio
-import anyio.lowlevel
 
 from mcpproxy.errors import WorkerError
 from mcpproxy.readiness import Readable
@@ -93,20 +92,18 @@ class Vm:
                 return found
             if self._gone:
                 raise WorkerError("nobody can tell how")
-            self._read()
-            if self._frames or self._gone:
-                await (
-                    anyio.lowlevel.checkpoint()
-                )  # who writes without a pause doesn't keep us from others
-            else:
+            if self.ended.is_set():
+                self._read()
+            if not self._frames and not self._gone:
                 await self._readable.wait()
+                if not self._frames:
+                    self._read()
 
     def _look(self) -> bool:
         """Offer a single frame at once, for which nobody need wake; whether somebody has to."""
         self._read()
         if len(self._frames) == 1 and self.takes(self._frames[0]):
             self._frames.clear()
-            self._read()
         return bool(self._frames) or self._gone
 
     def _read(self) -> None:
@@ -119,6 +116,11 @@ class Vm:
         self._gone = not data
         self.moved += len(data)
         self._frames += self._splitter.feed(data)
+
+    def end(self) -> None:
+        """Its process has ended: whoever listens hears what it still said, and of the end."""
+        self.ended.set()
+        self._readable.wake()
 
     def close(self) -> None:
         self._readable.close()
