@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from mcpproxy.sandbox.work import Work
+from mcpproxy.sandbox.work import MOST_IDLE, Work
 
 
 class Silent:
@@ -38,6 +38,16 @@ async def test_calls_one_after_the_other_are_made_by_one_task_and_together_by_as
             work.start(call, number)
         await turns()
         assert len(set(makers)) == 10
+        work.end()
+
+
+async def test_few_tasks_are_kept_of_many():
+    async with anyio.create_task_group() as tasks:
+        work = Work(Silent(), tasks)
+        for _ in range(3 * MOST_IDLE):
+            work.start(anyio.lowlevel.checkpoint)
+        await turns()
+        assert len(work._idle) == MOST_IDLE
         work.end()
 
 

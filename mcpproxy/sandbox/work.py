@@ -20,6 +20,9 @@ Task = Callable[[], Coroutine[Any, Any, None]]
 UNREAD_BYTES = 16 * 2**20
 """Of answers; a script that doesn't read what it asked for makes no more calls for a while, and isn't heard."""
 
+MOST_IDLE = 32
+"""Tasks that wait for more. All of them are to be ended with the script, before its reply."""
+
 
 class Hand:
     """A task that has nothing to do now."""
@@ -65,10 +68,11 @@ class Work:
             self._tasks.start_soon(self._go_on, work)
 
     async def _go_on(self, work: Task) -> None:
-        while True:
-            await work()
+        await work()
+        while len(self._idle) < MOST_IDLE:
             self._idle.append(hand := Hand())
             work = await hand.given()
+            await work()
 
     def post(self, text: bytes) -> None:
         """Send a frame to the VM."""
