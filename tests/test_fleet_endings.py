@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio  # noqa: TID251 - for those who embed us
 import signal
+import sys
+from contextlib import suppress
 
 import anyio
 import pytest
@@ -11,7 +13,7 @@ from running import STUBS, WAIT, home
 from upstreams import ERAS, alive, fleet_of, open_stubs, pid, refused, stub, until
 
 from mcpproxy.upstream import link, stdio
-from mcpproxy.upstream.warden import Warden
+from mcpproxy.upstream.warden import Warden, open_warden
 
 
 @ERAS
@@ -184,3 +186,20 @@ async def test_no_process_is_left_by_who_is_cancelled_twice_in_asyncio_s_own_way
         await using
     with anyio.fail_after(10):
         assert await children[0].wait() == -signal.SIGKILL
+
+
+async def test_a_server_that_closes_its_stdin_and_lives_on_is_given_up(monkeypatch):
+    monkeypatch.setattr(stdio, "AFTERMATH", 0.01)
+    code = "import os, time; os.close(0); time.sleep(600)"
+    program = stdio.Program("deaf", [sys.executable, "-S", "-E", "-c", code], {})
+    with anyio.fail_after(20):
+        async with open_warden() as warden:
+            async with stdio.open_child(program, lambda lines: None, warden) as child:
+                while not child.writer.ended.is_set():
+                    with suppress(anyio.BrokenResourceError):
+                        child.writer.post(b"\n")
+                    await anyio.lowlevel.checkpoint()
+                with pytest.raises(anyio.ClosedResourceError):
+                    await child.reader.receive()
+                assert child.account() == "it closed its stdin"
+                child.process.kill()

@@ -201,6 +201,8 @@ class Pen(Stream):
         """Bytes of the backlog, its first line apart."""
         self._stuck = anyio.Event()
         self._flowing = anyio.Event()
+        self.ended = anyio.Event()
+        """Set when nothing can be sent any more."""
 
     async def send(self, item: SessionMessage) -> None:
         """A request waits until the server has taken it, and what went before; a notification, such
@@ -256,6 +258,7 @@ class Pen(Stream):
         except BlockingIOError:
             return data
         except OSError as error:
+            self.close()
             raise anyio.BrokenResourceError from error
         return data
 
@@ -288,6 +291,7 @@ class Pen(Stream):
                 os.close(fd)
             self._backlog.clear()
             self._flowing.set()
+            self.ended.set()
 
     async def aclose(self) -> None:
         self._done()

@@ -16,7 +16,7 @@ import os
 import shutil
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 
@@ -157,9 +157,20 @@ def guarded() -> list[str]:
 
 
 async def _watch(child: Child) -> None:
-    """End the connection with its process, though a process that it left may hold the pipes open."""
-    await child.process.wait()
+    """End the connection with its process, though a process that it left may hold the pipes open; or
+    with its stdin, though it lives on.
+    """
+    async with anyio.create_task_group() as tasks:
+
+        async def first(end: Callable[[], Awaitable[object]]) -> None:
+            await end()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(first, child.process.wait)
+        tasks.start_soon(first, child.writer.ended.wait)
     await anyio.sleep(AFTERMATH)
+    if child.process.returncode is None and not child.told:
+        child.reader.fault = "it closed its stdin"
     child.reader.close()
 
 
