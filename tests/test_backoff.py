@@ -9,6 +9,8 @@ from itertools import pairwise
 import anyio
 import anyio.lowlevel
 import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED
 from upstreams import stub
 
 from mcpproxy.upstream import link
@@ -127,10 +129,18 @@ class Silent(Restless):
         await anyio.sleep_forever()
 
 
+class Unreached(Silent):
+    """One that nothing can be sent to, though its stream is open."""
+
+    async def request(self, *_):
+        raise MCPError(CONNECTION_CLOSED, "Connection closed")
+
+
 @HURRIED
+@pytest.mark.parametrize("kind", [Silent, Unreached])
 @pytest.mark.parametrize(("seconds", "lost"), [(0, False), (30, True)])
-async def test_an_interval_of_0_is_never(tmp_path, seconds, lost):
-    server, reasons = Silent(), []
+async def test_an_interval_of_0_is_never(tmp_path, kind, seconds, lost):
+    server, reasons = kind(), []
     async with anyio.create_task_group() as tasks:
         grant = Grant("stub", None, tasks, lambda *_, **__: None)
         means = Means(References({}), tmp_path, Warden(-1))

@@ -121,14 +121,12 @@ async def _ping(link: Linked, connection: Connection) -> None:
         await anyio.sleep(link.terms.ping or LOOK_SECONDS)
         if not (within := link.terms.ping):
             continue
-        with anyio.move_on_after(within) as scope:
+        answered = False
+        with anyio.move_on_after(within):
             try:
                 await connection.request(ask, {})
+                answered = True
             except MCPError as error:
-                if error.code == types.CONNECTION_CLOSED:
-                    return
-        if not scope.cancelled_caught:
-            missed = 0
-        elif not link.calls:
-            missed += 1
+                answered = error.code != types.CONNECTION_CLOSED  # it couldn't even be sent
+        missed = 0 if answered else missed + (not link.calls)
     link.drop(connection, f"it did not answer {PINGS} pings")
