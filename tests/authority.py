@@ -11,9 +11,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import anyio
-import anyio.lowlevel
 import httpx2
-import uvicorn
+from listening import listening, port_of
 from mcp.server import Server
 from mcp_types import CallToolResult, ListToolsResult, TextContent
 from mcp_types import Tool as WireTool
@@ -211,20 +210,9 @@ async def open_authority() -> AsyncIterator[Authority]:
         mine = scope["type"] == "http" and scope["path"] != "/mcp"
         await (others if mine else protected)(scope, receive, send)
 
-    server = uvicorn.Server(
-        uvicorn.Config(app, port=0, log_level="critical", timeout_graceful_shutdown=1)
-    )
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server.serve)
-        with anyio.fail_after(10):
-            while not server.started:
-                await anyio.lowlevel.checkpoint()
-        port = server.servers[0].sockets[0].getsockname()[1]
-        authority.base = f"http://127.0.0.1:{port}"
-        try:
-            yield authority
-        finally:
-            server.should_exit = server.force_exit = True
+    async with listening(app, port=0) as server:
+        authority.base = f"http://127.0.0.1:{port_of(server)}"
+        yield authority
 
 
 async def browse(url: str, **changed: str) -> httpx2.Response:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 
 import anyio
 import httpx2
-import uvicorn
 from anyio.streams.stapled import StapledByteStream
+from listening import listening
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
@@ -34,42 +34,15 @@ class Door:
         await self.apps[scope["path"]](scope, receive, send)
 
 
-class Quiet(uvicorn.Server):
-    """Leaves signals alone and says when it listens."""
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.listening = anyio.Event()
-
-    def capture_signals(self):
-        return nullcontext()
-
-    async def startup(self, sockets=None):
-        await super().startup(sockets)
-        self.listening.set()
-
-
 @asynccontextmanager
 async def served(face, tmp_path, caller=ALICE):
     """The faces over real HTTP."""
     socket = tmp_path / "mcp.sock"
-    config = uvicorn.Config(
-        Door(face, caller),
-        uds=str(socket),
-        lifespan="off",
-        log_level="error",
-        timeout_graceful_shutdown=1,
-    )
-    server = Quiet(config)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server.serve)
-        with anyio.fail_after(5):
-            await server.listening.wait()
+    async with listening(Door(face, caller), uds=str(socket), lifespan="off"):
         try:
             yield socket
         finally:
             face.close()
-            server.should_exit = True
 
 
 @asynccontextmanager

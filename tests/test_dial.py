@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import httpx2
 import pytest
-import uvicorn
+from listening import listening, port_of
 from mcp.server import Server
 from mcp.server.sse import SseServerTransport
 from mcp.shared.exceptions import MCPError
@@ -201,19 +200,9 @@ class Remote:
 
 @asynccontextmanager
 async def serving(app: Any, remote: Remote) -> AsyncIterator[None]:
-    config = uvicorn.Config(app, port=0, log_level="critical", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server.serve)
-        with anyio.fail_after(10):
-            while not server.started:
-                await anyio.lowlevel.checkpoint()
-        port = server.servers[0].sockets[0].getsockname()[1]
-        remote.url = f"http://127.0.0.1:{port}/mcp"
-        try:
-            yield
-        finally:
-            server.should_exit = True
+    async with listening(app, port=0) as server:
+        remote.url = f"http://127.0.0.1:{port_of(server)}/mcp"
+        yield
 
 
 def at(remote: Remote, **settings: Any) -> ServerSettings:
