@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ def timed(act: Callable[[], object]) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def table(title: str, head: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
+def table(title: str, head: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> None:
     lines = [head, *[tuple(cell(each) for each in row) for row in rows]]
     widths = [max(len(line[n]) for line in lines) for n in range(len(head))]
     print(f"\n{title}")
@@ -320,7 +320,8 @@ def load(port: int, data: bytes, total: int, at_once: int) -> dict[str, float]:
     selector = selectors.DefaultSelector()
     replies: dict[socket.socket, bytes] = {}
     began_at: dict[socket.socket, float] = {}
-    sent, took, failed = 0, [], 0
+    took: list[float] = []
+    sent, failed = 0, 0
     began = time.perf_counter()
     for _ in range(at_once):
         sock = socket.create_connection(("127.0.0.1", port))
@@ -331,8 +332,8 @@ def load(port: int, data: bytes, total: int, at_once: int) -> dict[str, float]:
         sent += 1
     while len(took) < total:
         for key, _ in selector.select():
+            assert isinstance(key.fileobj, socket.socket)
             sock = key.fileobj
-            assert isinstance(sock, socket.socket)
             replies[sock] += sock.recv(1 << 18)
             if (body := whole(replies[sock])) is None:
                 continue

@@ -25,7 +25,7 @@ from mcpproxy.journal import queries
 from mcpproxy.journal.records import Numbers, Record, spelled
 from mcpproxy.journal.store import Retention, Store
 from mcpproxy.journal.trail import direct_call
-from mcpproxy.journal.writer import open_journal
+from mcpproxy.journal.writer import line, open_journal
 
 TRIVIAL = execution("1 + 1")
 CALLS = 100
@@ -188,23 +188,27 @@ def fill(home: Path, n: int, now: int) -> None:
             call = k % 11 != 10 and k != n - 1
             status = chance.choices(("ok", "error", "blocked"), (95, 4, 1))[0]
             lines.append(
-                Record(
-                    seq=seq,
-                    id=seq if call else parent,
-                    parent=parent if call else None,
-                    at=at,
-                    type="tool_call" if call else "execution",
-                    status=status,
-                    code=None if status == "ok" else "TOOL_ERROR",
-                    server=f"server{chance.randrange(8)}" if call else None,
-                    tool=f"tool{int(chance.paretovariate(1)) % 200}" if call else None,
-                    caller=chance.choice(("admin", "local", "agent1")),
-                    client="a client 1.0",
-                    request_id=request_id,
-                    ms=chance.randrange(500),
-                    seen=chance.randrange(9000),
-                    detail={"arguments": '{"a": 1}', "result": text} if call else {"source": "1"},
-                ).line()
+                line(
+                    Record(
+                        seq=seq,
+                        id=seq if call else parent,
+                        parent=parent if call else None,
+                        at=at,
+                        type="tool_call" if call else "execution",
+                        status=status,
+                        code=None if status == "ok" else "TOOL_ERROR",
+                        server=f"server{chance.randrange(8)}" if call else None,
+                        tool=f"tool{int(chance.paretovariate(1)) % 200}" if call else None,
+                        caller=chance.choice(("admin", "local", "agent1")),
+                        client="a client 1.0",
+                        request_id=request_id,
+                        ms=chance.randrange(500),
+                        seen=chance.randrange(9000),
+                        detail={"arguments": '{"a": 1}', "result": text}
+                        if call
+                        else {"source": "1"},
+                    ).row()
+                )
             )
             if len(lines) == 1000 or k == n - 1:
                 store.insert([b"".join(lines)])

@@ -9,16 +9,19 @@ arguments back. Each call's `n` is appended to the file LEDGER before it is answ
 import json
 import os
 import sys
+from typing import Any
 
 TEXT = (
     "Searches the items of a collection by the given criteria and returns those that match, newest "
     "first, with their most important fields; page through long results with cursor and limit. "
 )
 FIELDS = ("collection", "query", "labels", "author", "since", "until", "cursor", "limit", "order")
+Json = dict[str, Any]
+
 META = {"io.modelcontextprotocol/serverInfo": {"name": "light", "version": "1"}}
 
 
-def tool(number: int) -> dict:
+def tool(number: int) -> Json:
     properties = {
         field: {"type": "string", "description": f"{TEXT[:70]} The {field} of tool {number}."}
         for field in FIELDS
@@ -27,7 +30,7 @@ def tool(number: int) -> dict:
     return {"name": f"tool_{number}", "description": f"{TEXT} {number}", "inputSchema": schema}
 
 
-def answer(method: str, params: dict, tools: list, ledger: int | None) -> dict:
+def answer(method: str, params: Json, tools: list[Json], ledger: int | None) -> Json:
     if method == "server/discover":
         return {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
     if method == "tools/list":

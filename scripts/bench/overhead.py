@@ -206,14 +206,15 @@ def ideal(title: str, taken: list[float]) -> None:
     common.table(title + ", ms", ("", "ms", "ratio"), rows)
 
 
-class Napping(Played):
+class Napping(Played):  # type: ignore[misc] # the tests have no types
     """Upstreams in this process, one of which takes its time."""
 
     async def _answer(self, tool: str, args: dict[str, Any]) -> dict[str, Any]:
         if tool == "nap":
             await anyio.sleep(0.05)
             return {"content": [], "structuredContent": {"slept": 50}}
-        return await super()._answer(tool, args)
+        answer: dict[str, Any] = await super()._answer(tool, args)
+        return answer
 
 
 async def in_process(n: int) -> None:
