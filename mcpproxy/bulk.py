@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 MOST_VALUES = 250_000
 """In what a client sends: some hundredths of a second."""
@@ -30,18 +30,22 @@ def _marks(text: bytes) -> int:
     return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
-@contextmanager
-def uncollected(size: int) -> Iterator[None]:
+def uncollected(size: int) -> AbstractContextManager[None]:
     """Without Python's collector, while a text of `size` bytes becomes a million values that are all needed.
 
     It would look through them again and again, which takes longer than reading them. A thread
     instead would help nobody: reading holds the interpreter's lock all the time.
     """
-    was = size > LARGE and gc.isenabled()
-    if was:
-        gc.disable()
+    return _uncollected() if size > LARGE and gc.isenabled() else COLLECTED
+
+
+COLLECTED = nullcontext()
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    gc.disable()
     try:
         yield
     finally:
-        if was:
-            gc.enable()
+        gc.enable()

@@ -33,7 +33,7 @@ def pack(text: bytes) -> bytes:
 
 def too_many(text: bytes) -> bool:
     """Whether a frame has more values than a VM may send in one, its result apart."""
-    return values(text, MAX_VALUES) > MAX_VALUES
+    return len(text) > MAX_VALUES and values(text, MAX_VALUES) > MAX_VALUES
 
 
 class Splitter:
