@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Protocol
 
 import anyio
+import pydantic_core
 
 from mcpproxy import endings, gates, hints
 from mcpproxy.bulk import uncollected
@@ -386,6 +387,9 @@ def read_frame(frame: bytes) -> object:
         raise Misbehaved("more values than can be sent at once")
     try:
         with uncollected(len(frame)):
-            return json.loads(frame)
+            try:
+                return pydantic_core.from_json(frame, cache_strings="keys")
+            except ValueError:  # half a surrogate pair, which is JSON, or deep nesting
+                return json.loads(frame)
     except (ValueError, RecursionError) as error:
         raise Misbehaved(str(error)) from error

@@ -75,6 +75,20 @@ def test_any_bytes_are_frames_or_a_refusal(pieces):
             pass
 
 
+TEXT = st.text(st.characters(exclude_categories=[]), max_size=9)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=9,
+)
+
+
+@given(JSON, st.booleans())
+def test_a_frame_is_read_as_what_it_says(value, ascii_only):
+    text = json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "backslashreplace")
+    assert repr(read_frame(text)) == repr(json.loads(text))
+
+
 def test_deeply_nested_json_is_misbehaviour_not_a_crash():
     with pytest.raises(Misbehaved):
         read_frame(b"[" * 100_000)
