@@ -177,7 +177,6 @@ class Execution:
         crash: WorkerError | None = None
         async with anyio.create_task_group() as tasks:
             work = Work(vm, tasks)
-
             vm.takes = partial(self._takes, work)
             work.post(job)
             try:

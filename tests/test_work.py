@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from mcpproxy.sandbox.work import MOST_IDLE, Work
+from mcpproxy.sandbox.work import MOST_IDLE, UNREAD_BYTES, Work
 
 
 class Silent:
@@ -62,3 +62,43 @@ async def test_an_error_of_one_ends_all():
             await turns()
             work.start(fail)
     assert found.group_contains(ZeroDivisionError)
+
+
+class Slow:
+    """A VM that reads when it is let."""
+
+    def __init__(self) -> None:
+        self.unread = 0
+        self.reads = anyio.Event()
+
+    def post(self, text: bytes) -> bool:
+        self.unread += len(text)
+        return True
+
+    async def flush(self) -> None:
+        await self.reads.wait()
+        self.unread = 0
+
+
+async def test_all_who_wait_for_a_vm_to_read_go_on_when_it_has_each_time():
+    went_on = []
+    vm = Slow()
+
+    async def wait() -> None:
+        await work.read()
+        went_on.append(vm.unread)
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            work = Work(vm, tasks)
+            for n in (1, 2):
+                vm.reads = anyio.Event()
+                work.post(bytes(UNREAD_BYTES + 1))
+                for _ in range(3):
+                    work.start(wait)
+                await turns()
+                assert len(went_on) == 3 * (n - 1)
+                vm.reads.set()
+                await turns()
+                assert went_on == [0] * 3 * n
+            work.end()

@@ -77,7 +77,6 @@ class Work:
     def post(self, text: bytes) -> None:
         """Send a frame to the VM."""
         if self._vm.post(text):
-            self._read = anyio.Event()
             self.start(self._flush)
 
     async def _flush(self) -> None:
@@ -87,6 +86,8 @@ class Work:
     async def read(self) -> None:
         """Wait while the VM has much to read. It reads on when it has anything to say that we don't take."""
         while self.unread:
+            if self._read.is_set():
+                self._read = anyio.Event()
             await self._read.wait()
 
     def end(self) -> None:
