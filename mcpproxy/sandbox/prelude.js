@@ -24,8 +24,6 @@
   const test = RegExp.prototype.exec;
   const isInteger = Number.isInteger, isFinite = Number.isFinite;
   const toISOString = Date.prototype.toISOString, getTime = Date.prototype.getTime;
-  const unboxers = [Number, S, Boolean, BigInt, Symbol];
-  for (let n = 0; n < unboxers.length; n++) unboxers[n] = unboxers[n].prototype.valueOf;
   const Weak = WeakMap, weakGet = WeakMap.prototype.get, weakSet = WeakMap.prototype.set;
   const InternalErrorPrototype = G.InternalError?.prototype;
   const hidden = (value) => ({ value, writable: true, enumerable: false, configurable: true, __proto__: null });
@@ -146,8 +144,16 @@
     return out + '}';
   }
 
+  const UNBOX = new Weak();
+  for (const { prototype } of [Number, S, Boolean, BigInt, Symbol]) apply(weakSet, UNBOX, [prototype, prototype.valueOf]);
+
+  /** The primitive in a `new Number(1)` or the like. Only what descends from these is asked: each "no" is an error that is made for it. */
   function unboxed(value) {
-    for (let n = 0; n < 5; n++) try { return apply(unboxers[n], value, []); } catch { /* not one of these */ }
+    let at = value;
+    for (let n = 0; n < DEPTH && (at = getPrototypeOf(at)) !== null; n++) {
+      const valueOf = apply(weakGet, UNBOX, [at]);
+      if (valueOf !== undefined) try { return apply(valueOf, value, []); } catch { break; }
+    }
     return value;
   }
 
