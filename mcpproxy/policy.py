@@ -92,8 +92,9 @@ class Caller:
 
     def reaches(self, server: str) -> bool:
         """Whether it may know of a server at all, be there one or not."""
-        servers = self.scope.servers
-        return servers is None or server in servers
+        if self.profile is not None and server not in self.profile.servers:
+            return False
+        return self.servers is None or server in self.servers
 
     def within(self, profile: Profile) -> Caller:
         return replace(self, profile=profile)
@@ -127,7 +128,9 @@ def needed(annotations: Mapping[str, Any]) -> Permission:
 
 
 def may_use(caller: Caller, tool: Tool) -> bool:
-    return caller.reaches(tool.server) and needed(tool.annotations) in caller.permissions
+    if not caller.reaches(tool.server):
+        return False
+    return caller.permissions == EVERYTHING or needed(tool.annotations) in caller.permissions
 
 
 def seen(catalog: Catalog, scope: Scope) -> Catalog:

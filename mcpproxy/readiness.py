@@ -13,6 +13,31 @@ import anyio
 from anyio.lowlevel import current_token
 
 
+class Once:
+    """Something that happens once, for which one task waits: an `anyio.Event` for those who make many."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: Any) -> None:
+        self._future = future
+
+    def set(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+    def is_set(self) -> bool:
+        return bool(self._future.done())
+
+    async def wait(self) -> None:
+        await self._future
+
+
+def once() -> Callable[[], Once | anyio.Event]:
+    """What makes them for the loop that runs now, wherever it is called."""
+    create = getattr(current_token().native_token, "create_future", None)
+    return anyio.Event if create is None else lambda: Once(create())
+
+
 class Readable:
     """One per descriptor and one waiter at a time. To be closed before the descriptor is."""
 

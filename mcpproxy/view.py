@@ -22,6 +22,7 @@ class View:
         self, caller: Caller, fleet: Fleet, views: Views, discovery: Discovery, tokens: Tokens
     ) -> None:
         self._caller = caller
+        self._scope = caller.scope
         self._fleet = fleet
         self._views = views
         self._discovery = discovery
@@ -29,7 +30,7 @@ class View:
 
     @property
     def catalog(self) -> Catalog:
-        return self._views.seen(self._fleet.catalog, self._caller.scope)
+        return self._views.seen(self._fleet.catalog, self._scope)
 
     def find(self, server: str, tool: str) -> Tool | None:
         """The tool, or None where that isn't known yet. Raises `CallError`; see `gates.find`."""

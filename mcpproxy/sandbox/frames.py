@@ -46,6 +46,9 @@ class Splitter:
     def feed(self, data: bytes) -> list[bytes]:
         """The frames that `data` completes. Raises `BadFrame` when one would be too long."""
         buffer = self._buffer
+        start = HEADER.size
+        if not buffer and int.from_bytes(data[:start], "big") + start == len(data) <= self._limit:
+            return [data[start:]]  # one and no more, as nearly always
         buffer += data
         frames, at = [], 0
         while len(buffer) - at >= HEADER.size:

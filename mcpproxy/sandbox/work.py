@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import anyio.abc
 
+from mcpproxy.readiness import Once, once
 from mcpproxy.sandbox.vm import Vm
 
 Task = Callable[[], Coroutine[Any, Any, None]]
@@ -27,8 +28,8 @@ MOST_IDLE = 32
 class Hand:
     """A task that has nothing to do now."""
 
-    def __init__(self) -> None:
-        self._given = anyio.Event()
+    def __init__(self, given: Once | anyio.Event) -> None:
+        self._given = given
 
     def take(self, work: Task) -> None:
         self._work = work
@@ -46,6 +47,7 @@ class Work:
         self._vm = vm
         self._tasks = tasks
         self._begun = False
+        self._once = once()
         self._idle: list[Hand] = []
         self._read = anyio.Event()
 
@@ -70,7 +72,7 @@ class Work:
     async def _go_on(self, work: Task) -> None:
         await work()
         while len(self._idle) < MOST_IDLE:
-            self._idle.append(hand := Hand())
+            self._idle.append(hand := Hand(self._once()))
             work = await hand.given()
             await work()
 

@@ -19,7 +19,8 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
 from mcpproxy.envelopes import to_json
-from mcpproxy.upstream.pipes import Lines, Messages, Pen
+from mcpproxy.readiness import Once, once
+from mcpproxy.upstream.pipes import Lines, Messages, Pen, refusal
 
 Json = dict[str, Any]
 
@@ -31,11 +32,11 @@ ENDED = types.ErrorData(code=types.CONNECTION_CLOSED, message="Connection closed
 class Waiting:
     """A request without its answer so far."""
 
-    __slots__ = ("answered", "outcome")
+    __slots__ = ("answer", "answered")
 
-    def __init__(self) -> None:
-        self.answered = anyio.Event()
-        self.outcome: Json | types.ErrorData = ENDED
+    def __init__(self, answered: Once | anyio.Event) -> None:
+        self.answered = answered
+        self.answer: Json | None = None
 
 
 class InFlight(Messages):
@@ -46,6 +47,7 @@ class InFlight(Messages):
         self._lines = lines
         self._pen = pen
         self._ids = count(FIRST_ID)
+        self._once = once()
         self._waiting: dict[types.RequestId, Waiting] = {}
         self._ended = False
 
@@ -53,7 +55,7 @@ class InFlight(Messages):
         """The result. Cancelling this cancels the request. Raises `MCPError`."""
         await anyio.lowlevel.checkpoint_if_cancelled()
         number = next(self._ids)
-        waiting = Waiting()
+        waiting = Waiting(self._once())
         try:
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 await self._pen.room()
@@ -69,9 +71,12 @@ class InFlight(Messages):
             raise
         finally:
             self._waiting.pop(number, None)
-        if isinstance(waiting.outcome, types.ErrorData):
-            raise MCPError.from_error_data(waiting.outcome)
-        return waiting.outcome
+        found = waiting.answer
+        if found is None:
+            raise MCPError.from_error_data(ENDED)
+        if isinstance(result := found.get("result"), dict):
+            return result
+        raise MCPError.from_error_data(refusal(found))
 
     def _cancel(self, number: int) -> None:
         about = {"requestId": number, "reason": "caller cancelled"}
@@ -82,20 +87,13 @@ class InFlight(Messages):
     async def receive(self) -> SessionMessage | Exception:
         return await self._lines.receive()
 
-    def _takes(self, message: types.JSONRPCMessage) -> bool:
+    def _takes(self, number: int | str, answer: Json) -> bool:
         """Whether somebody waited for it here, who has it now."""
-        if (
-            not isinstance(message, types.JSONRPCResponse | types.JSONRPCError)
-            or message.id is None
-        ):
-            return False
-        waiting = self._waiting.get(coerce_request_id(message.id))
+        waiting = self._waiting.get(coerce_request_id(number))
         if waiting is None:
             return False
         if not waiting.answered.is_set():
-            waiting.outcome = (
-                message.result if isinstance(message, types.JSONRPCResponse) else message.error
-            )
+            waiting.answer = answer
             waiting.answered.set()
         return True
 

@@ -26,6 +26,8 @@ from mcpproxy.readiness import Readable
 
 logger = logging.getLogger(__name__)
 
+Json = dict[str, Any]
+
 CHUNK = 1 << 18
 LONGEST_MESSAGE = 1 << 25
 """Bytes of one message that is read; a longer answer is an error of its call. Reading it takes several times its size."""
@@ -98,8 +100,8 @@ class Lines(Messages):
         self._noise = 0
         self._ended = False
         self._closed = False
-        self.takes: Callable[[types.JSONRPCMessage], bool] = lambda message: False
-        """Told of each message first; whether it is dealt with."""
+        self.takes: Callable[[int | str, Json], bool] = lambda number, answer: False
+        """Told of each answer first; whether it is dealt with."""
         self.finished = False
         """Whether the server closed its side while we were listening."""
         self.fault = ""
@@ -134,8 +136,7 @@ class Lines(Messages):
 
     def _next(self) -> types.JSONRPCMessage | None:
         """The message of the next line; None if there is none in it, or it is dealt with."""
-        message = parse(self._lines.popleft(), self._odd)
-        return None if message is None or self.takes(message) else message
+        return parse(self._lines.popleft(), self._odd, self.takes)
 
     def _read(self) -> None:
         """Cut what is there into lines."""
@@ -148,6 +149,9 @@ class Lines(Messages):
             return
         if not data:
             self._ended = self.finished = True
+            return
+        if not self._size and data.find(b"\n") == len(data) - 1:
+            self._lines.append(data[:-1])  # one and no more, as nearly always
             return
         first, newline, rest = data.partition(b"\n")
         self._parts.append(first)
@@ -310,8 +314,14 @@ def encode(message: types.JSONRPCMessage) -> bytes:
     return text.encode() + b"\n"
 
 
-def parse(line: bytes, odd: Callable[[str, bytes], None]) -> types.JSONRPCMessage | None:
-    """The message in a line; None for what is none, of which `odd` is told unless it is empty."""
+def parse(
+    line: bytes,
+    odd: Callable[[str, bytes], None],
+    takes: Callable[[int | str, Json], bool] = lambda number, answer: False,
+) -> types.JSONRPCMessage | None:
+    """The message in a line; None for what is none, of which `odd` is told unless it is empty, and for
+    an answer that `takes` has taken.
+    """
     if not OBJECT.match(line):
         if not line.isspace() and line:
             odd("a line that is no message", line)
@@ -321,10 +331,11 @@ def parse(line: bytes, odd: Callable[[str, bytes], None]) -> types.JSONRPCMessag
             data = _load(line)
     except (ValueError, RecursionError) as error:
         odd("a line that is no message", line)
-        return _unreadable(line, error)
+        if (data := _unreadable(line, error)) is None:
+            return None
     if "method" not in data and (number := data.get("id")) is not None:
-        if isinstance(number, int | str) and not isinstance(number, bool):
-            return _answer(data, number)
+        if type(number) in (int, str):
+            return None if takes(number, data) else answer(data, number)
         odd("an answer to no request", line)
         return None
     try:
@@ -345,7 +356,7 @@ def _load(line: bytes) -> Any:
         return json.loads(clean.decode("utf-16-le", "replace"))
 
 
-def _unreadable(line: bytes, error: Exception) -> types.JSONRPCMessage | None:
+def _unreadable(line: bytes, error: Exception) -> Json | None:
     """An error in place of a response that can't be read, if that is what it is: its call must not hang."""
     found = None if b'"method"' in line[:HEAD] else FIRST.match(line) or LAST.search(line[-HEAD:])
     if found is None:
@@ -353,24 +364,26 @@ def _unreadable(line: bytes, error: Exception) -> types.JSONRPCMessage | None:
     why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
     if CUT in line:
         why = f"it has more than {LONGEST_MESSAGE >> 20} MiB; ask for less at once"
-    fault = types.ErrorData(
-        code=types.INTERNAL_ERROR, message=f"the server sent a response that can't be read: {why}"
-    )
-    return types.JSONRPCError(jsonrpc="2.0", id=json.loads(found[1]), error=fault)
+    message = f"the server sent a response that can't be read: {why}"
+    fault = {"code": types.INTERNAL_ERROR, "message": message}
+    return {"id": json.loads(found[1]), "error": fault}
 
 
-def _answer(data: dict[str, Any], number: int | str) -> types.JSONRPCMessage:
+def answer(data: Json, number: int | str) -> types.JSONRPCResponse | types.JSONRPCError:
     """A response, and an error in place of one that breaks the protocol: its call must not hang."""
-    result, error = data.get("result"), data.get("error")
-    if isinstance(result, dict):
+    if isinstance(result := data.get("result"), dict):
         return types.JSONRPCResponse(jsonrpc="2.0", id=number, result=result)
+    return types.JSONRPCError(jsonrpc="2.0", id=number, error=refusal(data))
+
+
+def refusal(data: Json) -> types.ErrorData:
+    """What an answer without a result says, or is said of one that breaks the protocol."""
+    result, error = data.get("result"), data.get("error")
     if isinstance(error, dict) and isinstance(error.get("code"), int):
-        fault = types.ErrorData(
+        return types.ErrorData(
             code=error["code"], message=str(error.get("message", "")), data=error.get("data")
         )
-    else:
-        said = json.dumps(error if error is not None else result, default=str)[:200]
-        fault = types.ErrorData(
-            code=types.INTERNAL_ERROR, message=f"the server sent a malformed response: {said}"
-        )
-    return types.JSONRPCError(jsonrpc="2.0", id=number, error=fault)
+    said = json.dumps(error if error is not None else result, default=str)[:200]
+    return types.ErrorData(
+        code=types.INTERNAL_ERROR, message=f"the server sent a malformed response: {said}"
+    )
