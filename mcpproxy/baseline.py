@@ -321,9 +321,14 @@ class Baseline:
         """What is still to be written."""
         return Waits({**self._servers}, {**self._tools}, {**self.listed.unwritten})
 
+    @property
+    def touched(self) -> bool:
+        """Whether somebody, perhaps ourselves, has written to the record since it was read. Takes microseconds."""
+        return self._file.touched()
+
     async def refresh(self) -> bool:
         """Take in what another process has put on record meanwhile; whether there was anything."""
-        if not self._file.touched():
+        if not self.touched:
             return False
         async with self._turn:
             await self._save()

@@ -291,7 +291,8 @@ class Execution:
         timing, arguments = Timing(), call.arguments
         envelope: Told | None = None
         try:
-            await work.read()
+            if work.unread:
+                await work.read()
             envelope = Told(await self._envelope(call, timing))
             for command in self._script.finished(call, envelope):
                 self._do(command, work)

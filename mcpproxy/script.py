@@ -135,7 +135,7 @@ class Script:
 
     # what the VM says
 
-    def heard(self, frame: object, size: int = 0) -> list[Command]:
+    def heard(self, frame: Any, size: int = 0) -> list[Command]:
         """Commands that follow from a frame of `size` bytes.
 
         Raises `Misbehaved` for what is no frame of ours.
@@ -150,9 +150,8 @@ class Script:
                 "server": str(server),
                 "tool": str(tool),
                 "args": dict(args),
-                **more,
             }:
-                return self._lone(number, server, tool, args, typed=more.get("typed") is True)
+                return self._lone(number, server, tool, args, typed=frame.get("typed") is True)
             case {
                 "t": "batch",
                 "id": int(number),

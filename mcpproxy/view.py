@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcpproxy import gates
@@ -37,10 +37,10 @@ class View:
         self._check_token()
         return gates.find(self.catalog, self._caller, server, tool)
 
-    async def call(
+    def call(
         self, server: str, tool: str, arguments: Mapping[str, Any], **more: Any
-    ) -> dict[str, Any]:
-        return await self._fleet.call(server, tool, arguments, gate=self._gate, **more)
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
+        return self._fleet.call(server, tool, arguments, gate=self._gate, **more)
 
     def _gate(self, tool: str, server: Server) -> None:
         self._check_token()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import NoReturn
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
 
 import anyio
+import anyio.lowlevel
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
@@ -15,7 +16,7 @@ from mcpproxy.upstream.link import Link
 from mcpproxy.upstream.patience import Patience
 from mcpproxy.upstream.reasons import FAILED
 
-Send = Callable[[Connection, Patience | None], Awaitable[Json]]
+Send = Callable[[Connection, Patience | None], Coroutine[Any, Any, Json]]
 """Makes the request on a connection; whoever it asks meanwhile is asked through the patience, if there is one."""
 
 SESSION_GONE = ("Session not found", "Session terminated")
@@ -73,8 +74,11 @@ class Call:
         link, seconds = self.link, self.link.terms.call
         link.calls += 1
         try:
-            if anyio.current_effective_deadline() <= anyio.current_time() + seconds:
-                return await self.send(connection, None)  # whoever calls is stopped before that
+            now, until = anyio.current_time(), anyio.current_effective_deadline()
+            if until <= now + seconds:  # whoever calls is stopped before that
+                if until <= now:
+                    await anyio.lowlevel.checkpoint()  # or is already
+                return await self.send(connection, None)
             patience = Patience(seconds)
             with patience.scope:
                 return await self.send(connection, patience)

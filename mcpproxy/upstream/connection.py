@@ -123,15 +123,16 @@ class Connection:
         options: CallOptions = {}
         if progress is not None:
             options["on_progress"] = _few(progress)
-        if self.era == "modern" or self.line.inflight is None:  # else it is for headers alone
+        inflight = self.line.inflight
+        if self.era == "modern" or inflight is None:  # else it is for headers alone
             self._session._stamp(data, options)
         if self.era == "modern":
             # Ours are those of whoever asks: a script can't be asked anything.
             data["params"]["_meta"][types.CLIENT_CAPABILITIES_META_KEY] = capabilities or {}
         if self._param_headers and (header := self._param_headers.get(params.get("name", ""))):
             options["headers"].update(mcp_param_headers(header, params.get("arguments") or {}))
-        if self.line.inflight is not None and options.keys() <= {"headers"} and not traced():
-            return await self.line.inflight.request(method, data["params"])
+        if inflight is not None and progress is None and not traced():
+            return await inflight.request(method, data["params"])
         return await self._dispatcher.send_raw_request(method, data["params"], options)
 
     async def exchange(
@@ -176,17 +177,17 @@ class Connection:
                 del result["_meta"]
         return result
 
-    async def call(
+    def call(
         self,
         tool: str,
         arguments: Mapping[str, Any],
         meta: Mapping[str, Any] | None,
         progress: Progress | None,
         client: Client | None = None,
-    ) -> Json:
+    ) -> Coroutine[Any, Any, Json]:
         """One `tools/call`; see `exchange`."""
         params: Json = {"name": tool, "arguments": dict(arguments)}
-        return await self.exchange("tools/call", params, meta, progress, client)
+        return self.exchange("tools/call", params, meta, progress, client)
 
     async def _answer(self, method: str, params: Json) -> Json:
         """A question doesn't say which call it belongs to: it must be the only one."""

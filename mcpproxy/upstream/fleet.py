@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -203,7 +203,7 @@ class Fleet:
         shown = self._catalog.servers
         return [member.status(shown[name]) for name, member in self._members.by_name.items()]
 
-    async def call(
+    def call(
         self,
         server: str,
         tool: str,
@@ -214,18 +214,18 @@ class Fleet:
         progress: Progress | None = None,
         meta: Mapping[str, Any] | None = None,
         client: Client | None = None,
-    ) -> Json:
+    ) -> Coroutine[Any, Any, Json]:
         """One tool call; its raw result, whether that says `isError` or not, or asks the client.
 
         `gate` is asked, and then `started` called, right before the request goes out: until then the
         call has no effect. Cancelling this cancels the call upstream. Raises `CallError`.
         """
 
-        async def send(connection: Connection, patience: Patience | None) -> Json:
+        def send(connection: Connection, patience: Patience | None) -> Coroutine[Any, Any, Json]:
             asked = patience.around(client) if patience else client
-            return await connection.call(tool, arguments, meta, progress, asked)
+            return connection.call(tool, arguments, meta, progress, asked)
 
-        return await self._take(server, tool, send, started, gate)
+        return self._take(server, tool, send, started, gate)
 
     async def request(
         self,
@@ -242,9 +242,9 @@ class Fleet:
         Raises `CallError`, and `MCPError` where the server itself refused.
         """
 
-        async def send(connection: Connection, patience: Patience | None) -> Json:
+        def send(connection: Connection, patience: Patience | None) -> Coroutine[Any, Any, Json]:
             asked = patience.around(client) if patience else client
-            return await connection.exchange(method, dict(params), meta, progress, asked)
+            return connection.exchange(method, dict(params), meta, progress, asked)
 
         return await self._take(server, method, send, _nothing, None)
 
@@ -275,16 +275,17 @@ class Fleet:
         started: Callable[[], None],
         gate: Gate | None,
     ) -> Json:
-        await self.catch_up()
+        if self._baseline is not None and self._baseline.touched:
+            await self.catch_up()
         member = self._members.awake(server)
         if member.link.connection is None:
             await connect(member.link)
-        limiter, everyone, name = member.limiter, self._everyone, f"the call to {server}:{what}"
+        limiter, everyone = member.limiter, self._everyone
         if not limiter.try_enter():
-            await limiter.enter(name)
+            await limiter.enter(f"the call to {server}:{what}")
         try:
             if not everyone.try_enter():
-                await everyone.enter(name)
+                await everyone.enter(f"the call to {server}:{what}")
             try:
                 member = self._members.awake(server)  # it may have changed while we waited
                 member.calls += 1

@@ -12,7 +12,6 @@ from itertools import count
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import mcp_types as types
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.exceptions import MCPError
@@ -53,7 +52,6 @@ class InFlight(Messages):
 
     async def request(self, method: str, params: Json) -> Json:
         """The result. Cancelling this cancels the request. Raises `MCPError`."""
-        await anyio.lowlevel.checkpoint_if_cancelled()
         number = next(self._ids)
         waiting = Waiting(self._once())
         try:
