@@ -102,6 +102,16 @@ async def test_many_calls_are_in_flight_at_once_and_a_cancelled_one_is_cancelled
     assert waiting(fleet, era) == 0
 
 
+@ERAS
+async def test_who_is_cancelled_beforehand_calls_nothing(fleet, era):
+    before = (await stats(fleet, era))["total"]
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await fleet.call(era, "ping", {})
+    assert scope.cancelled_caught
+    assert (await stats(fleet, era))["total"] == before + 1  # to ask this
+
+
 @pytest.mark.threat("U3")
 async def test_a_call_that_takes_too_long_is_given_up_and_says_that_its_outcome_is_unknown(
     tmp_path,

@@ -143,19 +143,6 @@ async def test_the_server_is_told_when_nobody_waits_any_more_and_its_answer_is_n
         server.hangs_up()
 
 
-async def test_who_is_cancelled_beforehand_asks_nothing():
-    async with connected() as (inflight, server):
-        with anyio.CancelScope() as scope:
-            scope.cancel()
-            await inflight.request("tools/call", {})
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(inflight.request, "tools/list", {})
-            (asked,) = await server.asked()
-            tasks.cancel_scope.cancel()
-        server.hangs_up()
-    assert asked["method"] == "tools/list"
-
-
 @pytest.mark.threat("U1")
 async def test_a_server_that_does_not_read_is_sent_one_request_and_no_cancellation_of_the_others():
     large = "x" * 200_000

@@ -38,6 +38,7 @@ KEPT = [
     ("const s = { n: 1 }; [s, s]", [{"n": 1}, {"n": 1}]),
     ("({ get total() { return 3 } })", {"total": 3}),
     ("[new String('s'), new Number(1), new Boolean(false)]", ["s", 1, False]),
+    ("[new (class Grams extends Number {})(2), Object.create(Number.prototype)]", [2, {}]),
     ("new Proxy({ a: 1 }, {})", {"a": 1}),
     ("'\\ud800'", "\ufffd"),
     ("let n = 0; ({ get a() { return n++ }, b: [1] })", {"a": 0, "b": [1]}),
