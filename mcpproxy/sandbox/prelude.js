@@ -10,7 +10,7 @@
   const {
     apply, getPrototypeOf, setPrototypeOf, defineProperty,
   } = Reflect;
-  const { keys, create, getOwnPropertyDescriptor } = Object;
+  const { keys, create, getOwnPropertyDescriptor, prototype: Object_prototype } = Object;
   const { parse, stringify } = JSON;
   const { isArray } = Array;
   const isError = Error.isError;
@@ -60,7 +60,7 @@
 
   function builtin(value) {
     let at = value;
-    for (let n = 0; n < DEPTH && (at = getPrototypeOf(at)) !== null; n++) {
+    for (let n = 0; n < DEPTH && (at = getPrototypeOf(at)) !== null && at !== Object_prototype; n++) {
       const name = apply(weakGet, BUILTIN, [at]);
       if (name !== undefined) return name;
     }
@@ -74,70 +74,81 @@
   class Unwritable extends E {}
   defineProperty(Unwritable.prototype, 'name', hidden('Unwritable'));
   const an = (what) => (apply(test, /^[AEIO]/, [what]) ? 'an ' : 'a ') + what;
-  let reading = '';                   // the path of what is being read: a getter there may throw
-  const refuse = (path, what, remedy) => { throw new Unwritable(path + ' is ' + what + (remedy ? ': ' + remedy : '')); };
+  let reading;                        // where it was read last: a getter there may throw
+  const where = (at, level) => {
+    let path = at.root;
+    for (let n = 0; n < level; n++) path = step(path, at.keys[n]);
+    return path;
+  };
+  const refuse = (at, level, what, remedy) => { throw new Unwritable(where(at, level) + ' is ' + what + (remedy ? ': ' + remedy : '')); };
+  const placeOfReading = () => where(reading, reading.level);
 
   /**
    * The JSON text of a value. Each property is read once; the first that can't be written is named by its path.
    * Undefined for a value whose `toJSON` says that it is to be left out.
+   * `at.keys` lead to where it is read, the first `level` of them to `value`, whose `depth` is what holds it in `at.above`.
    */
-  function write(value, path, key, depth, above, dates) {
+  function write(value, key, depth, level, at) {
     switch (typeof value) {
       case 'string': return quote(value);
       case 'boolean': return value ? 'true' : 'false';
       case 'number':
         if (isFinite(value)) return value === 0 ? '0' : '' + value;
-        return refuse(path, '' + value, 'JSON has no such number; return null or a string' + (value !== value ? '. NaN comes of arithmetic with undefined, an object, or text that is no number: log what the tool gave' : ''));
-      case 'bigint': return refuse(path, 'a BigInt', 'return Number(x) or .toString()');
-      case 'symbol': return refuse(path, 'a symbol', 'return its .description');
-      case 'function': return refuse(path, 'a function', 'return its result, or leave it out');
-      case 'undefined': return refuse(path, 'undefined', 'return null, or leave it out');
+        return refuse(at, level, '' + value, 'JSON has no such number; return null or a string' + (value !== value ? '. NaN comes of arithmetic with undefined, an object, or text that is no number: log what the tool gave' : ''));
+      case 'bigint': return refuse(at, level, 'a BigInt', 'return Number(x) or .toString()');
+      case 'symbol': return refuse(at, level, 'a symbol', 'return its .description');
+      case 'function': return refuse(at, level, 'a function', 'return its result, or leave it out');
+      case 'undefined': return refuse(at, level, 'undefined', 'return null, or leave it out');
     }
     if (value === null) return 'null';
-    for (let n = 0; n < depth; n++) if (above[n] === value) refuse(path, 'a circular reference', 'return a plain tree, without references to what contains it');
-    if (depth >= DEPTH) refuse(path, 'nested deeper than ' + DEPTH + ' levels', 'return a flatter value');
-    reading = path;
+    const above = at.above;
+    for (let n = 0; n < depth; n++) if (above[n] === value) refuse(at, level, 'a circular reference', 'return a plain tree, without references to what contains it');
+    if (depth >= DEPTH) refuse(at, level, 'nested deeper than ' + DEPTH + ' levels', 'return a flatter value');
+    reading = at;
+    at.level = level;
     if (isArray(value)) {
       above[depth] = value;
       const length = value.length;
       let out = '[';
       for (let n = 0; n < length; n++) {
-        const at = path + '[' + n + ']';
+        at.keys[level] = n;
+        at.level = level + 1;
         reading = at;
         const item = value[n];
-        if (item === undefined && !hasOwn(value, n)) refuse(at, 'a hole in a sparse array', 'fill it with null');
-        out += (n ? ',' : '') + (write(item, at, '' + n, depth + 1, above, dates) ?? write(undefined, at));
+        if (item === undefined && !hasOwn(value, n)) refuse(at, level + 1, 'a hole in a sparse array', 'fill it with null');
+        out += (n ? ',' : '') + (write(item, '' + n, depth + 1, level + 1, at) ?? write(undefined, '', 0, level + 1, at));
       }
       above[depth] = undefined;
       return out + ']';
     }
     const kind = builtin(value);
     if (kind !== undefined) {
-      if (dates && kind === 'Date') return quote(apply(toISOString, value, []));
-      const listed = kind === 'Promise' && apply(test, /\]$/, [path]) !== null;
-      return refuse(path, an(kind), listed ? 'await Promise.all(...) of the array first' : REMEDY[kind] ?? 'return Array.from(x)');
+      if (at.dates && kind === 'Date') return quote(apply(toISOString, value, []));
+      const listed = kind === 'Promise' && level > 0 && typeof at.keys[level - 1] === 'number';
+      return refuse(at, level, an(kind), listed ? 'await Promise.all(...) of the array first' : REMEDY[kind] ?? 'return Array.from(x)');
     }
     const toJSON = value.toJSON;
     if (typeof toJSON === 'function') {
       const own = apply(toJSON, value, [key]);
       if (own === undefined) return undefined;
       above[depth] = value;
-      const out = write(own, path, key, depth + 1, above, dates);
+      const out = write(own, key, depth + 1, level, at);
       above[depth] = undefined;
       return out;
     }
     const boxed = unboxed(value);
-    if (boxed !== value) return write(boxed, path, key, depth, above, dates);
+    if (boxed !== value) return write(boxed, key, depth, level, at);
     above[depth] = value;
     const names = keys(value);
     let out = '{', first = true;
     for (let n = 0; n < names.length; n++) {
-      const at = step(path, names[n]);
+      const name = at.keys[level] = names[n];
+      at.level = level + 1;
       reading = at;
-      const item = value[names[n]];
-      const written = item === undefined ? undefined : write(item, at, names[n], depth + 1, above, dates);
+      const item = value[name];
+      const written = item === undefined ? undefined : write(item, name, depth + 1, level + 1, at);
       if (written === undefined) continue;
-      out += (first ? '' : ',') + quote(names[n]) + ':' + written;
+      out += (first ? '' : ',') + quote(name) + ':' + written;
       first = false;
     }
     above[depth] = undefined;
@@ -150,14 +161,17 @@
   /** The primitive in a `new Number(1)` or the like. Only what descends from these is asked: each "no" is an error that is made for it. */
   function unboxed(value) {
     let at = value;
-    for (let n = 0; n < DEPTH && (at = getPrototypeOf(at)) !== null; n++) {
+    for (let n = 0; n < DEPTH && (at = getPrototypeOf(at)) !== null && at !== Object_prototype; n++) {
       const valueOf = apply(weakGet, UNBOX, [at]);
       if (valueOf !== undefined) try { return apply(valueOf, value, []); } catch { break; }
     }
     return value;
   }
 
-  const toText = (value, path, dates) => write(value, path, '', 0, create(null), dates) ?? write(undefined, path);
+  const toText = (value, root, dates) => {
+    const at = { __proto__: null, root, dates, keys: create(null), level: 0, above: create(null) };
+    return write(value, '', 0, 0, at) ?? write(undefined, '', 0, 0, at);
+  };
 
   /** For people: what a console line or an error message shows of any value. Never throws. */
   function inspect(value, depth, room) {
@@ -365,7 +379,6 @@
     setPrototypeOf(envelope, also);
   }
   const WIRE = ['content', 'structuredContent', 'isError'];
-  const Object_prototype = Object.prototype;
 
   /** What a tool means by its result: structured content, else JSON text, else the text, else the blocks. */
   function dataOf(result) {
@@ -405,7 +418,7 @@
       const text = toText(args, label, true);
       return text[0] === '{' ? text : { wrong: label + ' must be a plain object such as {key: value}: as JSON this is ' + short(text) };
     } catch (error) {
-      return { wrong: error instanceof Unwritable ? passed(error.message) : reading + ' could not be read: ' + told(error).message };
+      return { wrong: error instanceof Unwritable ? passed(error.message) : placeOfReading() + ' could not be read: ' + told(error).message };
     }
   }
   /** The sentence about a result, about arguments: what is returned there is passed here. */
@@ -550,8 +563,7 @@
   /** Where the script called: an answer comes from nowhere. */
   const here = () => apply(engineStack, new E(''), []);
 
-  function typed(server, tool, args) {
-    const call = 'tools' + step('', server) + step('', tool) + '(…)';
+  function typed(server, tool, call, args) {
     if (typeof args[0] === 'function') {
       // Somebody awaits the server itself, which has a tool called `then`.
       if (typeof args[1] === 'function') args[1](new TE('tools' + step('', server) + ' is no promise: await one of its tools, e.g. await ' + call));
@@ -646,8 +658,12 @@
       const tool = names[key] ?? original[key] ?? meant(key);
       if (key === 'then' && tool === undefined) return undefined;       // asked of every value that is awaited or given as the result
       // A tool that isn't listed may have come meanwhile, or its server may not be up yet: the host knows.
-      return functions[key] ??= defineProperty_(function (args) { return typed(server, tool ?? key, arguments); }, 'name', hidden(key));
+      return functions[key] ??= caller(server, tool ?? key, key);
     }, named);
+  }
+  function caller(server, tool, name) {
+    const call = 'tools' + step('', server) + step('', tool) + '(…)';
+    return defineProperty_(function (args) { return typed(server, tool, call, arguments); }, 'name', hidden(name));
   }
   const defineProperty_ = (object, key, descriptor) => { defineProperty(object, key, descriptor); return object; };
 
@@ -894,7 +910,7 @@
     } catch (thrown) {
       if (thrown instanceof Unwritable) return failure('serialization', thrown.message);
       const found = told(thrown);
-      return failure(found.memory ? 'memory' : 'serialization', reading + ': reading the result threw ' + found.message + '; return plain data instead', found.stack);
+      return failure(found.memory ? 'memory' : 'serialization', placeOfReading() + ': reading the result threw ' + found.message + '; return plain data instead', found.stack);
     }
   }
 
