@@ -69,6 +69,8 @@ class Baseline:
         self._inspected: dict[str, tuple[str, Server]] = {}
         """What an operator was shown, and the identity of the entry that it came from."""
         self._turn = anyio.Lock()
+        self._unread = ""
+        """Why the last look at what others decided failed; the log has it once."""
         self._enabled = True
         self._first = not self._records
 
@@ -340,8 +342,12 @@ class Baseline:
                     if waits == self._waits():  # else something was learnt in between
                         break
             except FAILURES as error:
-                logger.error("what others approved can't be read from %s: %s", self.path, error)
+                self._file.forget()  # the next look tries again
+                if self._unread != str(error):
+                    logger.error("what others approved can't be read from %s: %s", self.path, error)
+                self._unread = str(error)
                 return False
+            self._unread = ""
             before = self._records, self.listed.records
             if known is not None:
                 self._know(known)

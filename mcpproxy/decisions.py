@@ -194,26 +194,29 @@ class Decisions:
         self._version: int | None = None
 
     def touched(self) -> bool:
-        """Whether somebody, perhaps ourselves, has written since `news` was asked. Takes microseconds."""
+        """Whether somebody, perhaps ourselves, has written since `news` was told last. Takes microseconds."""
         return self._database.signature != self._seen
 
     def news(self) -> Known | None:
         """All that is on record; None if no other process has written since this was asked last."""
-        self._seen = self._database.signature
-        if not self._database.there:
-            return None
-        with self._database.reading() as database:
-            # Source: SQLite, PRAGMA data_version: another value once another connection has committed.
-            version = database.execute("PRAGMA data_version").fetchone()[0]
-            if version == self._version:
-                return None
-            found = _records(database)
-            self._version = version
-            return found
+        seen, found = self._database.signature, None
+        if self._database.there:
+            with self._database.reading() as database:
+                # Source: SQLite, PRAGMA data_version: another value once another connection has committed.
+                version = database.execute("PRAGMA data_version").fetchone()[0]
+                if version != self._version:
+                    found = _records(database)
+                    self._version = version
+        self._seen = seen  # whoever looks before that waits for what is read here
+        return found
+
+    def forget(self) -> None:
+        """Have all of it be news."""
+        self._seen = self._version = None
 
     def read(self) -> Known:
         """The record of each server, and when and by whom its standing was decided."""
-        self._version = None
+        self.forget()
         return self.news() or Known({}, {})
 
     def write(self, waits: Waits) -> None:

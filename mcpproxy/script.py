@@ -144,14 +144,8 @@ class Script:
             return []
         self._size = size
         match frame:
-            case {
-                "t": "call",
-                "id": int(number),
-                "server": str(server),
-                "tool": str(tool),
-                "args": dict(args),
-            }:
-                return self._lone(number, server, tool, args, typed=frame.get("typed") is True)
+            case {"t": "call"}:
+                return self._lone(frame)
             case {
                 "t": "batch",
                 "id": int(number),
@@ -231,13 +225,20 @@ class Script:
         self._held += call.size
         return None
 
-    def _lone(
-        self, number: int, server: str, tool: str, args: dict[str, Any], *, typed: bool
-    ) -> list[Command]:
+    def _lone(self, frame: dict[str, Any]) -> list[Command]:
+        get = frame.get  # a pattern would take half as long as all the rest
+        number, server, tool, args = get("id"), get("server"), get("tool"), get("args")
+        if not (
+            isinstance(number, int)
+            and isinstance(server, str)
+            and isinstance(tool, str)
+            and isinstance(args, dict)
+        ):
+            raise Misbehaved(str(frame)[:200])
         call = self._request(server, tool, args, number)
         if (refusal := self._gate(call)) is not None:
             return [Answer(number, refusal)]
-        lane = self._typed if typed else Lane(1)
+        lane = self._typed if get("typed") is True else Lane(1)
         lane.waiting.append(call)
         return self._turn(lane)
 

@@ -15,7 +15,7 @@ import pytest
 from packs import put, shell
 from upstreams import refused, stub, until, wanted
 
-from mcpproxy import baseline
+from mcpproxy import baseline, decisions
 from mcpproxy.baseline import open_baseline
 from mcpproxy.catalog import Server, Tool
 from mcpproxy.database import mend
@@ -339,6 +339,47 @@ async def test_what_another_process_blocks_counts_though_we_can_not_write(
         await ours.flush()
         await other.refresh()
         assert other.standing(entry) == "blocked" and "a" in other.record("stub").tools
+
+
+async def test_what_others_decided_is_read_again_where_that_failed(kept, monkeypatch, caplog):
+    entry = stub()
+    async with open_baseline(kept.file) as ours, open_baseline(kept.file) as other:
+        other.block(entry, "somebody")
+        await other.flush()
+        news = ours._file.news
+
+        def lost():
+            news()
+            raise OSError("too many open files")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(ours._file, "news", lost)
+            assert not await ours.refresh() and not await ours.refresh()
+            assert caplog.text.count("too many open files") == 1
+        assert await ours.refresh() and ours.standing(entry) == "blocked"
+
+
+async def test_who_looks_while_it_is_read_what_others_decided_waits_for_that(kept, monkeypatch):
+    entry = stub()
+    async with open_baseline(kept.file) as ours, open_baseline(kept.file) as other:
+        other.block(entry, "somebody")
+        await other.flush()
+        records, standing = decisions._records, []
+
+        def beside(database):
+            anyio.from_thread.run_sync(tasks.start_soon, look)
+            anyio.from_thread.run(anyio.wait_all_tasks_blocked)
+            return records(database)
+
+        async def look() -> None:
+            await ours.refresh()
+            standing.append(ours.standing(entry))
+
+        monkeypatch.setattr(decisions, "_records", beside)
+        async with anyio.create_task_group() as tasks:
+            assert await ours.refresh()
+            monkeypatch.undo()
+        assert standing == ["blocked"]
 
 
 def full_disk(waits):

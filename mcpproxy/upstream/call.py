@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
@@ -84,7 +85,7 @@ class Call:
                 return await self.send(connection, patience)
         finally:
             link.calls -= 1
-            link.used_at = anyio.current_time()
+            link.used_at = time.monotonic()
         raise CallError(
             "UPSTREAM_TIMEOUT",
             f"{link.settings.name}:{self.what} did not answer within {seconds:g} s (call_tool_timeout); "

@@ -77,7 +77,7 @@ class Link:
         self.calls = 0
         """Calls that are on the wire."""
         self.used_at = 0.0
-        """When a call last began or ended, on anyio's clock."""
+        """When a call last ended, on the monotonic clock."""
         self.seen = Server(settings.name, "connecting", None, MappingProxyType({}), None)
         self.listed_at: float | None = None
         """When the tools were last listed, in seconds since 1970."""
@@ -314,7 +314,7 @@ class Link:
             len(tools),
             connection.version,
         )
-        self.listed_at, self.used_at = time.time(), anyio.current_time()
+        self.listed_at, self.used_at = time.time(), time.monotonic()
         self._not_before, self._logged = -math.inf, None
         self._show(Server(self.settings.name, "ready", connection.instructions, tools, None))
         self._try_over()

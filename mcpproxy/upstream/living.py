@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -105,7 +106,7 @@ async def _let_go_when_idle(link: Linked, connection: Connection) -> None:
     """End the connection once no call has used it for a while."""
     while True:
         idle = link.terms.idle
-        left = link.used_at + idle - anyio.current_time()
+        left = link.used_at + idle - time.monotonic()
         if idle and left <= 0 and not link.calls:
             link.end(connection, f"nobody used it for {idle:g} s (idle_timeout)")
             return
