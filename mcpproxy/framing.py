@@ -4,6 +4,9 @@ The same framing on standard input and output and on the local pipe. Whatever ar
 connection lives on: a line that is no message is answered with a JSON-RPC error. The messages of a
 batch are answered one by one, each as it is ready.
 
+Who closes the input leaves (MCP, Lifecycle: Shutdown), or has asked all there was to ask, as a shell
+does at the end of `printf … | mcpproxy stdio`: what is under way may take a little longer.
+
     bytes ─> lines ─> SessionMessage ─> Server.run ─> SessionMessage ─> bytes
 """
 
@@ -19,11 +22,14 @@ from anyio.abc import ByteReceiveStream, ByteSendStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    CONNECTION_CLOSED,
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
     JSONRPCNotification,
     JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
     jsonrpc_message_adapter,
 )
 from pydantic import ValidationError
@@ -37,11 +43,60 @@ logger = logging.getLogger(__name__)
 LONGEST_LINE = 64 * 2**20
 """Bytes of one message. What is longer is skipped up to its end and answered with an error."""
 
+LAST_SECONDS = 2.0
+"""How long what was asked may take after the end of the input."""
+STOPPED = (
+    "the input ended while this ran, so it was stopped: keep it open until the answer is there"
+)
+CANCELLED, ENDLESS = "notifications/cancelled", "subscriptions/listen"
+"""What ends a request without an answer, and a request that ends with the connection alone."""
+
 GONE = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
 """How a byte stream says that nobody is at the other end."""
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
+
+
+class Owed:
+    """The requests that wait for an answer."""
+
+    def __init__(self) -> None:
+        self._ids: set[RequestId] = set()
+        self._paid = anyio.Event()
+        self._over = False
+
+    def asked(self, message: JSONRPCMessage) -> None:
+        """The client said this."""
+        if isinstance(message, JSONRPCRequest) and message.method != ENDLESS:
+            self._ids.add(message.id)
+        elif isinstance(message, JSONRPCNotification) and message.method == CANCELLED:
+            number = (message.params or {}).get("requestId")
+            if isinstance(number, int | str):
+                self._pay(number)
+
+    def answered(self, message: JSONRPCMessage) -> bool:
+        """Whether this may still be said: in the end a request has one answer."""
+        if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
+            return True
+        return self._pay(message.id) or not self._over
+
+    def _pay(self, number: RequestId) -> bool:
+        owed = number in self._ids
+        self._ids.discard(number)
+        if not self._ids:
+            self._paid.set()
+        return owed
+
+    async def settle(self) -> list[JSONRPCError]:
+        """Wait until all is answered; gives the answers to what isn't in time."""
+        if self._ids:
+            self._paid = anyio.Event()
+            with anyio.move_on_after(LAST_SECONDS):
+                await self._paid.wait()
+        self._over = True
+        said = ErrorData(code=CONNECTION_CLOSED, message=STOPPED)
+        return [JSONRPCError(jsonrpc="2.0", id=number, error=said) for number in self._ids]
 
 
 class TooLong:
@@ -51,14 +106,18 @@ class TooLong:
 async def lines(
     stream: ByteReceiveStream, longest: int = LONGEST_LINE
 ) -> AsyncIterator[bytes | TooLong]:
-    """Complete lines without their ends. What follows the last line end is no message."""
+    """Lines without their ends; the last one may lack its own, as `printf` writes it."""
     # Pieces are joined once per line: adding up a buffer would be quadratic in the message.
     pieces: list[bytes] = []
     size = 0
     while True:
         try:
             chunk = await stream.receive()
-        except (anyio.EndOfStream, *GONE):
+        except anyio.EndOfStream:
+            if any(pieces):
+                yield b"".join(pieces)
+            return
+        except GONE:
             return
         *complete, rest = chunk.split(b"\n")
         for tail in complete:
@@ -119,6 +178,7 @@ async def receive(
     stream: ByteReceiveStream,
     messages: MemoryObjectSendStream[SessionMessage | Exception],
     replies: Outgoing,
+    owed: Owed,
 ) -> None:
     batches = False
     async with messages, replies:
@@ -136,13 +196,20 @@ async def receive(
             for message in found:
                 if isinstance(message, JSONRPCRequest) and message.method == "initialize":
                     batches = jsonrpc.has_batches((message.params or {}).get("protocolVersion"))
+                owed.asked(message)
                 await messages.send(SessionMessage(message))
+        for late in await owed.settle():
+            await replies.send(SessionMessage(late))
 
 
-async def send(stream: ByteSendStream, messages: MemoryObjectReceiveStream[SessionMessage]) -> None:
+async def send(
+    stream: ByteSendStream, messages: MemoryObjectReceiveStream[SessionMessage], owed: Owed
+) -> None:
     """Write until there is nothing more to write or nobody to read it."""
     async with messages:
         async for message in messages:
+            if not owed.answered(message.message):
+                continue
             try:
                 await stream.send(dump(message.message))
             except GONE:
@@ -155,23 +222,23 @@ async def open_messages(
 ) -> AsyncIterator[tuple[Incoming, Outgoing]]:
     """The two streams of messages that `Server.run` wants, over two streams of bytes.
 
-    The incoming stream ends when either side of the pipe is gone, so that nothing keeps
-    running for a client that can't hear the answer.
+    The incoming stream ends when either side of the pipe is gone, or soon after, so that nothing
+    keeps running for a client that can't hear the answer.
     """
     into, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, out_of = anyio.create_memory_object_stream[SessionMessage](0)
     replies = outgoing.clone()
 
     async with anyio.create_task_group() as tasks:
-        reading = anyio.CancelScope()
+        reading, owed = anyio.CancelScope(), Owed()
 
         async def read_on() -> None:
             # A broken stream of messages means that the server side has ended first.
             with reading, suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await receive(read, into, replies)
+                await receive(read, into, replies, owed)
 
         async def write_on() -> None:
-            await send(write, out_of)
+            await send(write, out_of, owed)
             reading.cancel()
 
         tasks.start_soon(read_on)

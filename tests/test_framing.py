@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCRequest
+from mcp_types import JSONRPCRequest, JSONRPCResponse
 
+from mcpproxy import framing
 from mcpproxy.bulk import MOST_VALUES
 from mcpproxy.framing import TooLong, dump, lines, open_messages, parse
 from mcpproxy.jsonrpc import Malformed
@@ -128,6 +129,42 @@ async def test_batches_are_taken_in_the_revisions_that_have_them(revision, taken
     async with open_messages(read, Sink()) as (incoming, _):
         found = [(await incoming.receive()).message for _ in range(taken + 2)]
     assert found == [hello, *[ping] * taken, ping]
+
+
+async def test_what_was_asked_is_answered_after_the_end_of_the_input():
+    sink = Sink()
+    async with open_messages(Chunks(request(1) + b"\n" + request(2)), sink) as (incoming, outgoing):
+        asked = [await incoming.receive(), await incoming.receive()]
+        for message in asked:
+            await outgoing.send(SessionMessage(answer(message.message.id)))
+        with pytest.raises(anyio.EndOfStream):
+            await incoming.receive()
+    assert [(each["id"], each["result"]) for each in map(json.loads, sink.data.splitlines())] == [(1, {}), (2, {})]  # fmt: skip
+
+
+async def test_what_is_not_answered_soon_is_answered_that_it_was_stopped_and_once(monkeypatch):
+    monkeypatch.setattr(framing, "LAST_SECONDS", 0)
+    sink = Sink()
+    cancelled = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}\n'
+    listen = request(4, "subscriptions/listen")
+    said = [request(1), request(2), request(3), cancelled % b"3", listen, cancelled % b"[]"]
+    async with open_messages(Chunks(b"\n".join(said)), sink) as (incoming, outgoing):
+        async for message in incoming:
+            if getattr(message.message, "id", 0) == 2:
+                await outgoing.send(SessionMessage(answer(2)))
+        for late in (1, 3):
+            await outgoing.send(SessionMessage(answer(late)))
+    answers = {each["id"]: each for each in map(json.loads, sink.data.splitlines())}
+    assert len(sink.data.splitlines()) == 2 and answers[2]["result"] == {}
+    assert "keep it open" in answers[1]["error"]["message"]
+
+
+def request(number, method="ping"):
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method}).encode()
+
+
+def answer(number):
+    return JSONRPCResponse(jsonrpc="2.0", id=number, result={})
 
 
 async def test_a_reader_that_is_gone_ends_the_messages():

@@ -103,6 +103,24 @@ def test_a_large_message_arrives_whole(serving):
         client.leave()
 
 
+def test_what_a_shell_pipes_in_is_answered(serving):
+    """As `printf … | mcpproxy stdio` does: all at once, the last line without its end, and no more."""
+    code = "await sleep(20); 6 * 7"
+    asked = [
+        {"id": 1, "method": "initialize", "params": INITIALIZE},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "code_execution", "arguments": {"code": code}}},
+    ]  # fmt: skip
+    text = "\n".join(json.dumps({"jsonrpc": "2.0", **each}) for each in asked)
+    with home() as alone:
+        for place in (serving.home, alone):
+            pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+            out, said = place.start("stdio", **pipes).communicate(text.encode(), timeout=WAIT)
+            last = json.loads(out.splitlines()[-1])
+            assert last["id"] == 2, said
+            assert json.loads(last["result"]["content"][0]["text"])["value"] == 42
+
+
 def test_a_client_that_leaves_ends_its_script(serving):
     """There is one place, so that the second script can't run before the first has ended."""
     with session(serving.home) as client:

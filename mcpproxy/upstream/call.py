@@ -89,7 +89,7 @@ class Call:
         raise CallError(
             "UPSTREAM_TIMEOUT",
             f"{link.settings.name}:{self.what} did not answer within {seconds:g} s (call_tool_timeout); "
-            "the server was told to cancel it, but whether it took effect is unknown",
+            "it was cancelled, but whether it took effect is unknown",
         )
 
     def _fail(self, error: MCPError, connection: Connection) -> NoReturn:
