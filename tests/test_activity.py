@@ -22,6 +22,7 @@ from running import KEY, home
 from test_journal import a_line
 
 import mcpproxy.cli.activity  # noqa: F401 - the command has its name
+from mcpproxy.cli import records
 from mcpproxy.cli.local import Running
 from mcpproxy.journal import reading
 from mcpproxy.journal.queries import instant
@@ -177,13 +178,13 @@ def test_the_page_tells_of_each_type_and_setting_and_shows_a_record_as_it_is(sto
     assert call.keys() | {"code", "client", "back", "detail"} <= named
 
 
-def records(place, *words):
+def recorded(place, *words):
     lines = said(place, ["export", "--detail", *words]).splitlines()
     return [json.loads(line) for line in lines]
 
 
 def test_who_was_turned_away_and_what_an_operator_did_is_on_record(story):
-    refused = records(story.place, "--type", "refusal")
+    refused = recorded(story.place, "--type", "refusal")
     assert [(each["code"], each["caller"]) for each in refused] == [
         ("INVALID_OPTIONS", "admin"),
         ("UNAUTHORIZED", "nobody"),
@@ -191,9 +192,9 @@ def test_who_was_turned_away_and_what_an_operator_did_is_on_record(story):
     ]
     assert refused[1]["detail"]["peer"] == "127.0.0.1"
     assert refused[2]["detail"]["path"] == "/api/v1/activity"
-    (made,) = records(story.place, "--type", "token")
+    (made,) = recorded(story.place, "--type", "token")
     assert "mcp_agt_" not in json.dumps(made)
-    (blocked,) = records(story.place, "--type", "approval")
+    (blocked,) = recorded(story.place, "--type", "approval")
     assert (blocked["code"], blocked["server"], blocked["caller"]) == ("BLOCKED", "stub", "admin")
     for each in (*refused, made, blocked):  # a listing has not read the details
         (listed,) = (
@@ -204,9 +205,9 @@ def test_who_was_turned_away_and_what_an_operator_did_is_on_record(story):
             if one["id"] == each["id"]
         )
         assert listed["about"] == each["about"] != ""
-    (changed,) = records(story.place, "--type", "config_change")
+    (changed,) = recorded(story.place, "--type", "config_change")
     assert changed["about"] == '["mcpServers.later"]' and changed["caller"] == "admin"
-    started, ready = records(story.place, "--to", "2100-01-01")[:2]
+    started, ready = recorded(story.place, "--to", "2100-01-01")[:2]
     assert {started["type"], ready["type"]} == {"system", "server_state"}
 
 
@@ -303,9 +304,9 @@ def test_on_the_command_line_a_time_is_of_the_clock_on_the_wall(monkeypatch):
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
     try:
-        asked = command.query_of({"since": "2026-11-30 09:00", "until": "2026-11-30T01:00Z"})
-        shown = command.local("2026-11-30T00:00:00.000Z", full=True)
-        assert command.zoned("24h") == "24h" and command.zoned(None) is None
+        asked = records.query_of({"since": "2026-11-30 09:00", "until": "2026-11-30T01:00Z"})
+        shown = command.clock("2026-11-30T00:00:00.000Z", full=True)
+        assert records.zoned("24h") == "24h" and records.zoned(None) is None
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -326,7 +327,7 @@ def test_who_watches_a_daemon_that_dies_goes_on_from_the_last_record_that_came()
 
         threading.Thread(target=die).start()
         port = listener.getsockname()[1]
-        coming = command.told(Running("a daemon", host="127.0.0.1", port=port), None)
+        coming = records.told(Running("a daemon", host="127.0.0.1", port=port), None)
         assert next(coming)["seq"] == "0000000000000001"
         with pytest.raises(StopIteration) as ended:
             next(coming)
