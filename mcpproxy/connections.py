@@ -45,7 +45,7 @@ class Limited(HttpToolsProtocol):
     """HTTP from anybody, within limits."""
 
     _reading = "head"
-    """head, body, or nothing while a request is being answered."""
+    """head, body, nothing while a request is being answered, or next between two requests."""
     _head = 0
     """Bytes of the request line and the headers that were read so far."""
     _raw = 0

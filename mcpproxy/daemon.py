@@ -46,7 +46,6 @@ logger = logging.getLogger(__name__)
 
 ToolProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 
-
 STOPPING = "mcpproxy is stopping; try again when it is back"
 
 

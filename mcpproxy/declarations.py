@@ -57,7 +57,6 @@ MOST_SAMPLES = 60
 SHORT_NOTE = 70
 SHORTEST_NOTE = 30
 
-
 DEPRECATED = re.compile(r"\bDEPRECATED\b|\b(?:[Ii]s|[Tt]ool|[Nn]ow) deprecated\b|^Deprecated\b")
 OUTDATED = " (deprecated)"
 

@@ -1,8 +1,9 @@
 """One script from request to reply.
 
 The driver around `script.py`: it owns the VM, the deadline and the calls under way, and does what
-the state machine says. When it ends, for whatever reason, what was in flight is cancelled upstream,
-and the VM is killed, before anyone is told; one that has said its last word is let wait for that.
+the state machine says. When it ends, for whatever reason, what was in flight is cancelled upstream
+before anyone is told, and so is the VM killed, unless it has said its last word: it can do nothing
+more, and is killed with the order for its successor.
 """
 
 from __future__ import annotations

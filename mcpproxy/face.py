@@ -192,7 +192,7 @@ class Face:
             raise
 
     async def _dispatch(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        # `_connection` has no public accessor in this SDK; nothing else here touches it.
+        # `_connection` has no public accessor in this SDK.
         connection: Connection = ctx.session._connection
         if ctx.method == "notifications/initialized":
             result = await call_next(ctx)

@@ -27,10 +27,12 @@ from mcpproxy.policy import EVERYTHING, PERMISSIONS, Caller, may_use
 
 MOST_NAMED = 20
 """Servers that a refusal names."""
-LONGEST_FAULT = 400
 FEW = 12
 """Servers that are all named where none of them comes close."""
+LONGEST_FAULT = 400
 """Characters of what is said about one field."""
+VALIDATORS = 4096
+"""Compiled schemas that are kept."""
 
 
 class Budget:
@@ -175,7 +177,6 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
 
 
 _validators: dict[str, tuple[Any, int]] = {}
-VALIDATORS = 4096
 
 
 def _validator(fingerprint: str, schema: Mapping[str, Any]) -> tuple[Any, int]:

@@ -58,6 +58,8 @@ EXEC = "/api/v1/code/exec"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
+    """Why a request doesn't get in, as HTTP and as the envelope tell it."""
+
     status: int
     code: str
     message: str

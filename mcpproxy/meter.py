@@ -38,6 +38,8 @@ class Durations:
 
 
 class Meter:
+    """What was counted since the daemon began, as `/metrics` tells it."""
+
     def __init__(self) -> None:
         self.executions: Counter[str] = Counter()
         """By outcome: "ok", or the code."""

@@ -34,6 +34,8 @@ DULL = dict.fromkeys(map(ord, "_-. "))
 
 
 class HasTools(Protocol):
+    """A server, for `HasServers`."""
+
     @property
     def tools(self) -> Mapping[str, Any]: ...
 

@@ -67,10 +67,14 @@ class Cut:
 
 @dataclass(slots=True)
 class Whole:
+    """A result of which there is more to read."""
+
     caller: str
     text: str
     lost: int
+    """Characters after `text` that were too many to keep."""
     size: int
+    """Bytes of memory."""
     until: float
 
 

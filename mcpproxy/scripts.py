@@ -1,9 +1,8 @@
 """Stored scripts: files that a person keeps next to the configuration, called by name.
 
 The file system is the only way to write one: nothing that listens does (`store` is for a person's
-command line). A call opens one file once and reads it once, so a
-replaced file counts from the next call on. What an agent's token may not know (paths, other names)
-is kept from it in every message.
+command line). A call opens one file once and reads it once, so a replaced file counts from the next
+call on. What an agent's token may not know (paths, other names) is kept from it in every message.
 """
 
 from __future__ import annotations

@@ -45,7 +45,6 @@ ANSWER_SECONDS = 0.2
 GRACE_SECONDS = 1
 """For requests under way after that. Whoever still sends or reads then is cut off."""
 
-
 ELSEWHERE = "; data_dir in the configuration takes the state elsewhere"
 
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound to it

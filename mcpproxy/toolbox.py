@@ -318,9 +318,10 @@ def functions_in(arguments: Json) -> object:
 
 
 def protocols_own(error: CallError, asker: Asker) -> MCPError | None:
-    """What a modern server said to the client itself: which capability it lacks, or that an answer
+    """What a modern server said to the client itself, where it did.
 
-    to its question won't do. Everything else is for the model, in a result.
+    Which is: what capability the client lacks, or that its answer to the server's question won't do.
+    Everything else is for the model, in a result.
     """
     said = error.__cause__
     if not asker.modern or not isinstance(said, MCPError):

@@ -17,7 +17,6 @@ SECONDS = 60.0
 SILENT_SECONDS = 3.0
 """How long one waits for that without being told so."""
 
-
 INSTEAD: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (
         re.compile(r'describe_tool\("([^"]+)"\)'),

@@ -21,7 +21,6 @@ TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 """Who listens where, on Linux."""
 PROBE_SECONDS = 2.0
 
-
 UNSURE = "; what was asked for may have been done: see mcpproxy activity list"
 
 

@@ -12,7 +12,6 @@ from mcpproxy.cli.telling import BAD_CONFIG, NOT_RUN
 
 F = TypeVar("F", bound=Callable[..., object])
 
-
 always_json = click.option("--json", is_flag=True, expose_value=False, help="It is JSON anyway.")
 json_option = click.option("--json", "output", flag_value="json", help="The same as --output json.")
 

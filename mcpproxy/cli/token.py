@@ -22,7 +22,6 @@ expires_option = click.option(
     "--expires", metavar="TIME", help="For how long: 30d, 12h, 90m, 4w; at most 365d."
 )
 
-
 NONE = "no tokens yet; make one with: mcpproxy token create NAME --servers A,B"
 
 
@@ -35,9 +34,7 @@ def token() -> None:
 @click.argument("name", required=False)
 @click.option("--name", "named", metavar="NAME", help="The same as NAME.")
 @click.option("--servers", required=True, metavar="A,B", help="Servers it may use; '*' is all.")
-@click.option(
-    "--permissions", metavar="LIST", help="Of read,write,destructive.  [default: read]"
-)  # fmt: skip
+@click.option("--permissions", metavar="LIST", help="Of read,write,destructive.  [default: read]")
 @expires_option
 @click.option("--max-timeout", type=int, metavar="MS", help="Longest timeout of an execution.")
 @click.option("--max-tool-calls", type=int, metavar="N", help="Most tool calls of an execution.")

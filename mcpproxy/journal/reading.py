@@ -75,6 +75,8 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Page:
+    """Some of the records that were asked for, in their order."""
+
     records: list[Json]
     next: str | None
     """Where the next page begins; None when this is the last."""

@@ -1,7 +1,7 @@
 """The line to the processes that make JavaScript of TypeScript (`typescript.py`): one source at a time each.
 
-One process serves all. Which takes long with a source keeps to that one, so that nobody else waits, and another
-takes its place. It is killed when it takes too long or when nobody waits any more.
+One process serves all. One that takes long with a source is left alone with it, and another takes its place, so
+that nobody else waits. It is killed when it takes too long or when nobody waits any more.
 """
 
 from __future__ import annotations

@@ -34,17 +34,17 @@ from mcpproxy.sandbox.source import plain
 SPARE_BYTES = 32 * 2**20
 """Extra memory for reporting how a script ended that had used up its own."""
 
+UNSAID = "(Failed obtaining QuickJS error string."
+"""How the binding calls a value that throws when it is made a text."""
+
 NOT_THERE_EITHER = re.compile("import|export|'@'")
+"""Faults of a source that TypeScript wouldn't mend."""
 TYPED = '. This is TypeScript: send it with language "typescript"'
 TO_COMPILE = b'{"t":"ask","id":0,"what":"typescript"}'
 
 
 class IsTypeScript(Exception):
     """Nothing of the source has run, which is no JavaScript; what it becomes as TypeScript."""
-
-
-UNSAID = "(Failed obtaining QuickJS error string."
-"""How the binding calls a value that throws when it is made a text."""
 
 
 class Run:

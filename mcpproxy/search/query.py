@@ -95,8 +95,6 @@ class Concept:
 
 Count = Callable[[str], int]
 """How many of the texts that are searched have a word, in any of its forms."""
-
-
 Words = Callable[[], Vocabulary]
 """The words that occur there; asked for when a word isn't known."""
 

@@ -22,7 +22,6 @@ BEGINS_SO = 1.0
 OWN_GROUP = 0.5
 """What it adds that the query is the name, begins it, or has the words of the entry's group."""
 
-
 OUTDATED = 0.5
 """What is left of the score of an entry that is deprecated."""
 

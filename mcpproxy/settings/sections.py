@@ -92,6 +92,8 @@ Timeout = Annotated[Duration, Field(gt=0)]
 
 
 class Section(BaseModel):
+    """An object of the configuration. What it doesn't know is kept, and warned of."""
+
     model_config = ConfigDict(
         frozen=True, extra="allow", strict=True, use_attribute_docstrings=True
     )

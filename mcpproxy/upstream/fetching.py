@@ -38,6 +38,8 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 @dataclass(frozen=True, slots=True)
 class Response:
+    """A whole answer, read to its end."""
+
     status: int
     headers: Mapping[str, str]
     """By name in lower case; of several alike, the last."""

@@ -266,6 +266,7 @@ async def come_back(callback: Callback) -> AuthorizationCodeResult:
 
 
 def told(error: Exception) -> str:
+    """Why it failed, in words for the one who wants to log in."""
     match error:
         case httpx2.ConnectError():
             return f"nothing answers there: {error}"

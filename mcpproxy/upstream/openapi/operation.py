@@ -52,6 +52,8 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Body:
+    """What is sent with the request, and the argument that it comes from."""
+
     argument: str
     media: str
     kind: Kind

@@ -52,6 +52,8 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
+    """A schema that others refer to, and what came along with it, as in `Taken`."""
+
     schema: Any
     refs: frozenset[str]
     parts: int

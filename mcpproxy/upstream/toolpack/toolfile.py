@@ -50,6 +50,8 @@ class Limits(_Part):
 
 
 class Templating(_Part):
+    """Of `templating`: what stands for the input where results are kept."""
+
     cache_key: str | None = Field(None, alias="cacheKey")
 
 
