@@ -24,6 +24,8 @@ class Call:
     arguments: dict[str, Any]
     outcome: str = "not_started"
     code: str | None = None
+    in_doubt: bool = False
+    """It failed without an answer of its server: nobody knows whether it took effect."""
     began: float = 0.0
     ms: int = 0
     reply: int = 0

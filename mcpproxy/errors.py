@@ -97,6 +97,8 @@ class CallError(ProxyError):
 
     `code` is one of `CALL_CODES`. `result` is the tool's own wire result where it gave one
     (TOOL_ERROR). `retry_after_ms` is how long to wait before the same call makes sense again.
+    `in_doubt` says that nobody knows whether the call took effect: it went out and had no answer.
+    `retryable` is what the code says, unless it is given.
     """
 
     def __init__(
@@ -106,12 +108,15 @@ class CallError(ProxyError):
         *,
         retry_after_ms: int | None = None,
         result: dict[str, Any] | None = None,
+        in_doubt: bool = False,
+        retryable: bool | None = None,
     ) -> None:
         assert code in CALL_CODES, code
         super().__init__(message)
         self.code = code
         self.message = str(self)
-        self.retryable = code in RETRYABLE
+        self.in_doubt = in_doubt
+        self.retryable = code in RETRYABLE if retryable is None else retryable
         self.retry_after_ms = retry_after_ms
         self.result = result
 

@@ -317,6 +317,7 @@ class Execution:
                 call.server, call.tool, call.arguments, started=started
             )
         except CallError as error:
+            call.in_doubt = error.in_doubt
             return error.envelope()
         return toolcall_envelope(result)
 

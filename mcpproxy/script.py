@@ -296,7 +296,7 @@ class Script:
     def finished(self, call: Call, envelope: dict[str, Any]) -> list[Command]:
         """The call ended with this envelope."""
         call.ms = round((self._now() - call.began) * 1000)
-        call.outcome = "ok" if envelope["ok"] else "error"
+        call.outcome = "ok" if envelope["ok"] else "unknown" if call.in_doubt else "error"
         if not envelope["ok"]:
             call.code = envelope["error"]["code"]
         self._open.pop(call.n, None)

@@ -82,6 +82,7 @@ MORE = {
 MALFORMED = [
     {"description": "no name"},
     {"name": 7},
+    {"name": "", "inputSchema": OBJECT},
     "no object",
     {"name": "no_schema", "x-own": {"kept": [1, None]}, "annotations": {"readOnlyHint": True, "ownHint": 1}},
     {"name": "odd_schema", "inputSchema": {}},

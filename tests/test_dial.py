@@ -316,6 +316,23 @@ async def test_a_server_that_takes_no_requests_gets_one_each_attempt(tmp_path, s
         assert len(remote.headers) == 1
 
 
+@pytest.mark.parametrize(("status", "in_doubt"), [(500, True), (504, True), (400, False)])
+async def test_a_server_that_fails_over_http_may_have_done_its_work(tmp_path, status, in_doubt):
+    remote = Remote()
+    apps = [remote.streamable(), remote.refusing(status)]
+    failing = False
+
+    async def either(scope: Any, receive: Any, send: Any) -> None:
+        await apps[failing and scope["type"] == "http"](scope, receive, send)
+
+    async with serving(either, remote), open_stubs(tmp_path, at(remote)) as fleet:
+        failing = True
+        with pytest.raises(CallError, match=f"HTTP {status}") as caught:
+            await fleet.call("remote", "echo", {})
+        assert caught.value.in_doubt == ("took effect is unknown" in str(caught.value)) == in_doubt
+        failing = False
+
+
 async def test_a_call_that_is_refused_for_a_while_says_for_how_long(tmp_path):
     remote = Remote()
     apps = [remote.streamable(), remote.refusing(429, "9")]

@@ -118,7 +118,7 @@ async def test_a_call_that_takes_too_long_is_given_up_and_says_that_its_outcome_
 ):
     async with fleet_of(tmp_path, call_tool_timeout=50) as fleet:
         error = await refused(fleet, "hang")
-        assert error.code == "UPSTREAM_TIMEOUT" and error.retryable
+        assert error.code == "UPSTREAM_TIMEOUT" and error.retryable and error.in_doubt
         assert "stub:hang" in error.message and "unknown" in error.message
 
         async def cancelled() -> bool:
@@ -158,7 +158,7 @@ async def test_half_a_surrogate_pair_goes_out_and_comes_back_readable(fleet):
 async def test_a_response_that_breaks_the_protocol_fails_its_call_at_once(fleet, line):
     before = (await stats(fleet))["total"]
     error = await refused(fleet, "line", {"line": line})
-    assert error.code == "UPSTREAM_ERROR" and "stub" in error.message
+    assert error.code == "UPSTREAM_ERROR" and "stub" in error.message and error.in_doubt
     assert (await stats(fleet))["total"] == before + 2, "it is another process"
 
 

@@ -136,6 +136,16 @@ def test_the_ledger_shows_a_hundred_and_always_those_in_flight():
     assert entries[-1] == {"n": 130, "server": "s", "tool": "t", "outcome": "unknown", "ms": 0}
 
 
+def test_a_call_that_failed_without_an_answer_is_unknown_and_not_open():
+    machine = script()
+    (sent,) = dispatched(machine.heard(call(1)))
+    sent.in_doubt = True
+    machine.finished(sent, CallError("UPSTREAM_TIMEOUT", "x", in_doubt=True).envelope())
+    ((entry,), _) = machine.ledger()
+    assert (entry["outcome"], entry["code"]) == ("unknown", "UPSTREAM_TIMEOUT")
+    assert machine.unknown == []
+
+
 @pytest.mark.threat("S3")
 def test_the_ledger_keeps_neither_arguments_nor_names_without_end():
     s = script(calls=2)

@@ -87,7 +87,7 @@ async def test_a_failure_has_its_ledger_everywhere(surfaces):
     )
     assert (await everywhere(surfaces, {"code": code}))["calls"] == [
         {"n": 1, "server": "stub", "tool": "ping", "outcome": "ok"},
-        {"n": 2, "server": "my-server", "tool": "crash", "outcome": "error", "code": "UPSTREAM_ERROR"},
+        {"n": 2, "server": "my-server", "tool": "crash", "outcome": "unknown", "code": "UPSTREAM_ERROR"},
     ]  # fmt: skip
 
 

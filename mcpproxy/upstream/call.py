@@ -15,10 +15,12 @@ from mcpproxy.errors import CallError
 from mcpproxy.upstream.connection import NO_ANSWER, Connection, Json
 from mcpproxy.upstream.link import Link
 from mcpproxy.upstream.patience import Patience
-from mcpproxy.upstream.reasons import FAILED
+from mcpproxy.upstream.reasons import FAILED, GARBLED
 
 Send = Callable[[Connection, Patience | None], Coroutine[Any, Any, Json]]
 """Makes the request on a connection; whoever it asks meanwhile is asked through the patience, if there is one."""
+
+UNKNOWN = "whether it took effect is unknown"
 
 SESSION_GONE = ("Session not found", "Session terminated")
 """What a server says, with HTTP's 404, that has forgotten us; it has done nothing."""
@@ -89,7 +91,8 @@ class Call:
         raise CallError(
             "UPSTREAM_TIMEOUT",
             f"{link.settings.name}:{self.what} did not answer within {seconds:g} s (call_tool_timeout); "
-            "it was cancelled, but whether it took effect is unknown",
+            f"it was cancelled, but {UNKNOWN}",
+            in_doubt=True,
         )
 
     def _fail(self, error: MCPError, connection: Connection) -> NoReturn:
@@ -103,8 +106,8 @@ class Call:
         if error.code == types.CONNECTION_CLOSED:
             return CallError(
                 "UPSTREAM_ERROR",
-                f"the connection to server '{self.link.settings.name}' ended while {self.what} ran; "
-                "whether it took effect is unknown",
+                f"the connection to server '{self.link.settings.name}' ended while {self.what} ran; {UNKNOWN}",
+                in_doubt=True,
             )
         account = connection.line.account() if connection.line.way != "stdio" else ""
         if error.message == FAILED and (wait := connection.line.wanted_pause()) is not None:
@@ -116,14 +119,20 @@ class Call:
         if error.message == FAILED and self.link.grant.wanted and connection.line.locked():
             why = f"{where} was refused and did nothing: {account}"
             return CallError("SERVER_UNAVAILABLE", why)
+        # The server, or what stands before it, may have failed with the work done.
+        in_doubt = error.message.startswith(GARBLED) or "(HTTP 5" in account
+        doubt = f"; {UNKNOWN}" if in_doubt else ""
         if error.message == FAILED and account:
-            return CallError("UPSTREAM_ERROR", f"{where} failed: {account}")
+            return CallError(
+                "UPSTREAM_ERROR", f"{where} failed: {account}{doubt}", in_doubt=in_doubt
+            )
         if self.raw:
             return error
         said = "; ".join(filter(None, (error.message, account)))
         if error.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY:
             said = f"{said}; {NO_ANSWER}"
-        return CallError("UPSTREAM_ERROR", f"{where} failed: {said} (code {error.code})")
+        said = f"{where} failed: {said} (code {error.code}){doubt}"
+        return CallError("UPSTREAM_ERROR", said, in_doubt=in_doubt)
 
 
 def _forgotten(error: MCPError, connection: Connection) -> bool:

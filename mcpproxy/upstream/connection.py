@@ -230,7 +230,8 @@ class Connection:
             page = await self.request("tools/list", {"cursor": cursors[-1]} if cursors else {})
             entries = page.get("tools")
             for entry in entries if isinstance(entries, list) else []:
-                if isinstance(entry, dict) and isinstance(entry.get("name"), str):
+                name = entry.get("name") if isinstance(entry, dict) else None
+                if isinstance(name, str) and name:  # without one nobody could call it
                     found.append(entry)
                 else:
                     logger.warning("a tool without a name is left out: %.200r", entry)

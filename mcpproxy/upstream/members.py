@@ -138,7 +138,8 @@ class Members:
             raise CallError("SERVER_NOT_FOUND", why)
         seen = member.link.seen
         if (code := RESTING.get(seen.state)) is not None:
-            raise CallError(code, f"server '{name}' is not available: {seen.error}")
+            why = f"server '{name}' is not available: {seen.error}"
+            raise CallError(code, why, retryable=False)  # but by an operator's act
         return member
 
     def shown(self, link: Link) -> Server:

@@ -17,6 +17,13 @@ logger = logging.getLogger(__name__)
 
 FAILED = "Server returned an error response"
 """The SDK's word, over streamable HTTP, for any status but 404; the account of the line says which."""
+GARBLED = (
+    "the server sent a ",  # in `pipes.py`: an answer that is none
+    "Failed to parse ",
+    "Unexpected content type",
+    "server answered a request with ",
+)
+"""How it begins what we, or the SDK over HTTP, say in place of an answer that can't be read."""
 STATUS = {
     401: "it wants other credentials (HTTP 401); check its headers",
     403: "it refuses our credentials (HTTP 403); check its headers",
