@@ -138,20 +138,21 @@ class Daemon:
         params: Mapping[str, Any],
         caller: Caller,
         *,
+        options: Any = None,
         request_id: str,
         progress: Progress | None = None,
     ) -> Reply:
-        """Run kept code again, with `params` in place of what it ran with then.
+        """Run kept code again, with `params` in place of what it ran with then, and the limits of `options`.
 
         Raises `Refused`: NOT_FOUND for an id that is not kept, INVALID_REQUEST for a param it doesn't know.
         """
         with noted(self.journal, caller.name, request_id):
             kept = await anyio.to_thread.run_sync(self.kept_code.find, cache_id, caller)
-            body = keptcode.run_again(kept, params)
+            body = keptcode.run_again(kept, params, options)
             wanted = request.read(body, self.settings, self.scripts, caller)
         changed = self.kept_code.changed(kept, caller)
         return await self._run(
-            replace(wanted, warnings=changed), caller, request_id, progress, kept
+            replace(wanted, warnings=wanted.warnings + changed), caller, request_id, progress, kept
         )
 
     async def _run(

@@ -162,7 +162,7 @@ def hidden(tools: Mapping[str, Any], seen: Catalog, whole: Catalog) -> bool:
     return any(find_tool(name, seen) is None and find_tool(name, whole) for name in tools)
 
 
-def run_again(kept: Kept, params: Mapping[str, Any]) -> dict[str, Any]:
+def run_again(kept: Kept, params: Mapping[str, Any], options: object = None) -> dict[str, Any]:
     """The request that runs it with `params` in place of what it ran with then. Raises `Refused`."""
     if unknown := [name for name in params if name not in kept.input]:
         known = ", ".join(kept.input) or "none: it takes no input"
@@ -175,4 +175,5 @@ def run_again(kept: Kept, params: Mapping[str, Any]) -> dict[str, Any]:
         "language": kept.language,
         "input": {**kept.input, **params},
         "description": kept.description,
+        "options": options,
     }

@@ -178,6 +178,7 @@ RUN_CACHED_CODE: dict[str, Any] = {
                 "description": "Values that replace those of the original `input`",
                 "default": {},
             },
+            "options": {"type": "object", "description": "Limits, as code_execution takes them"},
         },
         "required": ["cache_id"],
     },

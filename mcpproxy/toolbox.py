@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from mcpproxy.names import LONGEST, ToolId
 from mcpproxy.paging import Cut, NoPage
 from mcpproxy.policy import LOCAL, Caller
 from mcpproxy.readable import shallow
+from mcpproxy.request import brief
 from mcpproxy.upstream.connection import Client
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ logger = logging.getLogger(__name__)
 
 CUT_META = "mcpproxy/cut"
 """Key in `_meta` of a result that was cut: what was given, of how much, and the cursor."""
+
+ARGUMENTS = ("args", "arguments", "args_json")
+"""The names under which `call_tool` takes the arguments of the tool."""
 
 Context = ServerRequestContext[Any, Any]
 Json = dict[str, Any]
@@ -219,6 +223,7 @@ class Tools:
         return answer(await anyio.to_thread.run_sync(partial(read, caller=call.caller)))
 
     async def _cached(self, call: Call) -> Json:
+        only(call, ("cache_id", "params", "options"))
         cache_id = call.arguments.get("cache_id")
         if not isinstance(cache_id, str) or not cache_id:
             raise ValueError("cache_id must be a string that is not empty")
@@ -226,7 +231,9 @@ class Tools:
         params = {} if params is None else params
         if not isinstance(params, Mapping):
             raise ValueError("params must be an object")
-        return await self._run(partial(self.daemon.run_cached, cache_id, dict(params)), call)
+        run = self.daemon.run_cached
+        options = call.arguments.get("options")
+        return await self._run(partial(run, cache_id, dict(params), options=options), call)
 
     async def _read_on(self, call: Call) -> Json:
         cursor = call.arguments.get("cursor")
@@ -237,13 +244,14 @@ class Tools:
         return noted({"content": [{"type": "text", "text": text}]}, cut, call)
 
     async def _call(self, call: Call) -> Json:
+        only(call, ("name", *ARGUMENTS, "cursor", "server", "tool"))
         take = call.arguments.get
         if take("cursor") is not None and take("name") is None:
             return await self._read_on(call)
-        name, args = take("name"), take("args", take("arguments"))
-        if isinstance(text := take("args_json") if args is None else args, str):
+        name, args = take("name"), arguments_in(call.arguments)
+        if isinstance(args, str):
             try:
-                args = jsonc.strict(text, MOST_VALUES)
+                args = jsonc.strict(args, MOST_VALUES)
             except ValueError as error:
                 raise ValueError(f"args must be an object, and as a text JSON: {error}") from error
         server, tool = take("server"), take("tool")
@@ -294,6 +302,25 @@ def noted(result: Json, cut: Cut | None, call: Call) -> Json:
     meta = result.get("_meta")
     meta = {**(meta if isinstance(meta, Mapping) else {}), CUT_META: cut.shown()}
     return {**result, "content": [*result["content"], note], "_meta": meta}
+
+
+def only(call: Call, known: Sequence[str]) -> None:
+    """Raises `ValueError` for an argument that isn't known to what runs something.
+
+    A question may have more than we look at; a call that misses what was meant for it does something else.
+    """
+    for name in call.arguments:
+        if name not in known and not name.startswith("intent"):  # which other systems want
+            said = f"{call.own} takes no '{brief(name)}'; it takes {', '.join(known)}"
+            raise ValueError(said)
+
+
+def arguments_in(arguments: Json) -> object:
+    """What `call_tool` shall call the tool with. Raises `ValueError` where there are two such things."""
+    given = [name for name in ARGUMENTS if arguments.get(name) not in (None, {}, "")]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} are the same thing: give args alone")
+    return arguments.get(given[0]) if given else {}
 
 
 def named_in(arguments: Json) -> list[str] | None:

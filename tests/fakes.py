@@ -144,7 +144,9 @@ class FakeDaemon:
                 raise RuntimeError("a secret inside")
         return Reply(True, {"ok": True, "value": body["code"]})
 
-    async def run_cached(self, cache_id, params, caller, *, request_id, progress=None) -> Reply:
+    async def run_cached(
+        self, cache_id, params, caller, *, options=None, request_id, progress=None
+    ) -> Reply:
         if cache_id != "kept":
             raise Refused("NOT_FOUND", f"no code is kept under {cache_id}")
         return Reply(True, {"ok": True, "value": params})

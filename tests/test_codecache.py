@@ -137,6 +137,23 @@ async def test_code_with_a_description_is_kept_and_runs_again_with_other_values(
     ]
 
 
+async def test_kept_code_runs_within_the_limits_that_it_is_given(daemon, monkeypatch):
+    body = {"code": CODE, "input": {"a": 1, "b": 2}, "description": "Add two numbers"}
+    cache_id = (await daemon.execute(body, LOCAL, request_id="1")).envelope["cache_id"]
+    ceilings = daemon.settings.code_execution_limits.model_copy(update={"max_timeout_ms": 9000})
+    lowered = daemon.settings.model_copy(update={"code_execution_limits": ceilings})
+    monkeypatch.setattr(daemon, "settings", lowered)
+
+    async def again(**options):
+        reply = await daemon.run_cached(cache_id, {}, LOCAL, options=options, request_id="2")
+        return reply.envelope
+
+    assert "SERVER_NOT_ALLOWED" in (await again(allowed_servers=["other"]))["error"]["message"]
+    assert "9000 was used" in (await again(timeout_ms=10_000))["warnings"][0]
+    with pytest.raises(Refused, match="unknown field 'timeout'"):
+        await again(timeout=1)
+
+
 async def test_only_code_that_ran_well_and_was_described_is_kept(daemon):
     for body in ({"code": "1"}, {"code": "throw 1", "description": "fails"}):
         reply = await daemon.execute(body, LOCAL, request_id="1")

@@ -188,6 +188,10 @@ async def test_a_schema_is_promised_only_for_results_that_are_never_cut(daemon, 
         ({"server": "demo", "tool": "echo"}, {}),
         ({"name": "demo:echo", "args_json": '{"a": 1}'}, {"a": 1}),
         ({"name": "demo:echo", "args": '{"a": 1}', "cursor": None}, {"a": 1}),
+        (
+            {"name": "demo:echo", "args": {}, "args_json": '{"a": 1}', "intent_reason": "x"},
+            {"a": 1},
+        ),
     ],
 )
 async def test_call_tool_calls(daemon, tmp_path, arguments, called):
@@ -205,6 +209,11 @@ async def test_call_tool_calls(daemon, tmp_path, arguments, called):
         ({"name": "demo:ecko"}, "demo:echo"),
         ({"name": "demo:echo", "args_json": "{"}, "as a text JSON"),
         ({"cursor": 7}, "cursor must be a string"),
+        (
+            {"name": "demo:echo", "parameters": {"a": 1}},
+            "takes no 'parameters'; it takes name, args,",
+        ),
+        ({"name": "demo:echo", "args": {"a": 1}, "arguments": {"a": 2}}, "give args alone"),
     ],
 )
 async def test_call_tool_says_what_is_wrong(daemon, tmp_path, arguments, part):
@@ -293,9 +302,11 @@ async def test_kept_code_runs_by_its_id(daemon, tmp_path):
     async with connected(daemon, tmp_path, "pipe", "legacy") as client:
         result = await client.call_tool("run_cached_code", {"cache_id": "kept", "params": {"a": 1}})
         missing = await client.call_tool("run_cached_code", {"cache_id": "abc"})
+        other = await client.call_tool("run_cached_code", {"cache_id": "kept", "input": {"a": 2}})
     assert json.loads(said(result)) == {"ok": True, "value": {"a": 1}}
     assert missing.is_error
     assert json.loads(said(missing))["error"]["code"] == "NOT_FOUND"
+    assert other.is_error and "takes no 'input'; it takes cache_id, params, options" in said(other)
 
 
 @pytest.mark.parametrize("era", ERAS)
