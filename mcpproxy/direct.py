@@ -28,7 +28,7 @@ from mcpproxy.face import Face, answered_before, stream
 from mcpproxy.library import Library
 from mcpproxy.listings import KEYS
 from mcpproxy.locating import acquainted
-from mcpproxy.names import ToolId, find_tool, plain
+from mcpproxy.names import ToolId, direct_name, find_tool
 from mcpproxy.policy import LOCAL, Caller
 from mcpproxy.subscribers import Subscribers
 from mcpproxy.toolbox import Context, Json, Report, Tools, asked_by, forwarded
@@ -267,14 +267,6 @@ async def tell_changed(connection: Connection, kind: str) -> None:
 async def tell_updated(connection: Connection, uri: str) -> None:
     with anyio.move_on_after(NOTICE_SECONDS):
         await connection.send_resource_updated(uri)
-
-
-def direct_name(tool: ToolId, catalog: Catalog) -> str:
-    """`server__tool` in plain characters, or another spelling where that already names another tool."""
-    for name in (plain(tool), *(f"{tool.server}{each}{tool.tool}" for each in ("__", ".", "/"))):
-        if find_tool(name, catalog) == tool:
-            return name
-    return str(tool)
 
 
 EVENTS: dict[str, Callable[[], ServerEvent]] = {

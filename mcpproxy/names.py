@@ -7,6 +7,7 @@ looked up among what exists and never parsed, because both halves may contain ev
 from __future__ import annotations
 
 import difflib
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,11 @@ MANY = 100
 
 ODD = re.compile(r"[^A-Za-z0-9_.-]")
 """What MCP (2025-11-25, tool names) and the models' own interfaces don't want in a tool's name."""
+
+LONGEST_PLAIN = 64
+"""Characters of a tool's name that every client takes: one that is longer costs some the whole list."""
+MARKED = re.compile(r"_[0-9a-f]{6}\Z")
+"""How a plain name ends that tells one tool from others."""
 
 DULL = dict.fromkeys(map(ord, "_-. "))
 """Characters that don't count when names are compared."""
@@ -79,14 +85,29 @@ def plain(tool: ToolId) -> str:
     return ODD.sub("_", f"{tool.server}__{tool.tool}")
 
 
+def marked(tool: ToolId) -> str:
+    """The same with the beginning of a hash, for a tool whose plain name is another's, too, or is long."""
+    mark = hashlib.sha256(str(tool).encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    return f"{plain(tool)[: LONGEST_PLAIN - 7]}_{mark}"
+
+
+def direct_name(tool: ToolId, catalog: HasServers) -> str:
+    """The name of a tool where it is listed directly: the plain one, or the marked where that won't do."""
+    name = plain(tool)
+    fine = len(name) <= LONGEST_PLAIN and find_tool(name, catalog) == tool
+    return name if fine else marked(tool)
+
+
 def _plainly(text: str, catalog: HasServers) -> ToolId | None:
-    """The one tool that is called so in plain characters, where it has others of its own."""
+    """The one tool that is called so in plain characters, where it has others of its own or too many."""
+    stem = MARKED.sub("", text)
     found = [
         each
         for server, known in catalog.servers.items()
-        if text.startswith(ODD.sub("_", f"{server}__"))
+        if stem and (start := ODD.sub("_", f"{server}__")).startswith(stem[: len(start)])
         for tool in known.tools
-        if (ODD.search(server) or ODD.search(tool)) and plain(each := ToolId(server, tool)) == text
+        if (name := plain(each := ToolId(server, tool))) == text
+        or (stem != text and name.startswith(stem) and marked(each) == text)
     ]
     return found[0] if len(found) == 1 else None
 

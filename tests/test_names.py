@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 from mcpproxy.names import (
     ToolId,
     close,
+    direct_name,
     find_tool,
+    marked,
     plain,
     sole_tool,
     spelled,
@@ -60,6 +63,17 @@ def test_a_tool_has_a_name_that_every_client_takes(tool, name):
 def test_a_plain_name_of_two_tools_is_that_of_none_and_an_exact_one_comes_first():
     assert find_tool("a_b__c", catalog(**{"a b": ["c"], "a!b": ["c"]})) is None
     assert find_tool("a_b__c", catalog(**{"a b": ["c"], "a_b": ["c"]})) == ToolId("a_b", "c")
+
+
+def test_tools_whose_plain_names_are_alike_or_long_have_names_of_their_own():
+    servers = {"天气": ["查询天气", "查询股票", "get"], "a b": ["c"], "a_b": ["c", "d" * 200], "s" * 90: ["x", "y"]}  # fmt: skip
+    known = catalog(**servers)
+    tools = [ToolId(server, tool) for server, tools in servers.items() for tool in tools]
+    listed = [direct_name(tool, known) for tool in tools]
+    assert [find_tool(name, known) for name in listed] == tools
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in listed), listed
+    assert listed[2:5] == ["____get", marked(tools[3]), "a_b__c"]
+    assert find_tool(marked(tools[0])[:-1] + "g", known) is None
 
 
 @pytest.mark.parametrize(
