@@ -60,7 +60,7 @@ class KeptCode:
                 f"its input has {size:,} bytes, at most {LARGEST_INPUT:,} are kept with a program; "
                 "have it get its data from a tool",
             )
-        with self._readable():
+        with self._usable():
             return self.cache.keep(code)
 
     def find(self, cache_id: str, caller: Caller) -> Kept:
@@ -82,7 +82,7 @@ class KeptCode:
 
     def listing(self, caller: Caller) -> list[Kept]:
         """The last used first. Raises `Refused`."""
-        with self._readable():
+        with self._usable():
             found = self.cache.listing(self._whose(caller))
         return self._shown(found, caller)
 
@@ -98,7 +98,7 @@ class KeptCode:
     def remove(self, cache_id: str, caller: Caller) -> Kept:
         """The program that was removed. Raises `Refused`."""
         found = self.find(cache_id, caller)
-        with self._readable():
+        with self._usable():
             self.cache.remove(found.cache_id, found.owner)
         return found
 
@@ -119,7 +119,7 @@ class KeptCode:
     def _found(self, cache_id: str, caller: Caller) -> list[Kept]:
         if not SHORTEST <= len(cache_id) <= 64:
             return []
-        with self._readable():
+        with self._usable():
             found = self.cache.find(cache_id, self._whose(caller), LOOKED_AT)
         return self._shown(found, caller)
 
@@ -137,7 +137,7 @@ class KeptCode:
         ]
 
     @contextmanager
-    def _readable(self) -> Iterator[None]:
+    def _usable(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError) as error:

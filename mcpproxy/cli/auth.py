@@ -144,7 +144,7 @@ def through(config: str | None, act: Callable[[Ask], Any]) -> Any:
 
     daemon = local.find(config)
     if daemon is None:
-        return alone(config, act)
+        return without_daemon(config, act)
     running = daemon
 
     def ask(verb: str, path: str, body: Any = None) -> Any:
@@ -156,7 +156,7 @@ def through(config: str | None, act: Callable[[Ask], Any]) -> Any:
         refuse(str(error))
 
 
-def alone(config: str | None, act: Callable[[Ask], Any]) -> Any:
+def without_daemon(config: str | None, act: Callable[[Ask], Any]) -> Any:
     import json
 
     import anyio.from_thread

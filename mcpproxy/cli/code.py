@@ -159,7 +159,7 @@ def run(body: dict[str, Any], config: str | None, log_level: str | None) -> NoRe
         daemon = local.find(config)
         if daemon is None:
             click.echo("running alone: no daemon answers for this configuration", err=True)
-            envelope, refused = alone(body, config, log_level)
+            envelope, refused = without_daemon(body, config, log_level)
         else:
             click.echo(f"running on the daemon at {daemon.where}", err=True)
             status, envelope = local.request(
@@ -202,7 +202,7 @@ def patience(body: dict[str, Any], config: str | None) -> float:
     )
 
 
-def alone(
+def without_daemon(
     body: dict[str, Any], config: str | None, log_level: str | None
 ) -> tuple[dict[str, Any], bool]:
     """The envelope from a daemon that lives for this one script, and whether it was refused."""

@@ -227,7 +227,7 @@ def reach(
     try:
         if daemon is None:
             click.echo("running alone: no daemon answers for this configuration", err=True)
-            return alone(config, verb, path, body, about)
+            return without_daemon(config, verb, path, body, about)
         seconds = LOOKING_SECONDS if body is None else CALLING_SECONDS
         return local.fetch(daemon, verb, path, body, timeout=seconds)
     except local.NoAnswer as error:
@@ -237,7 +237,7 @@ def reach(
         sys.exit(INTERRUPTED)
 
 
-def alone(
+def without_daemon(
     config: str | None, verb: str, path: str, body: Any, about: str | None
 ) -> tuple[int, bytes]:
     from mcpproxy.cli.alone import ask, with_daemon

@@ -239,8 +239,6 @@ def altering(config: str | None, alter: Callable[[str], str]) -> Callable[[], An
     """Changing the file itself, as the daemon would."""
 
     def alone() -> dict[str, Any]:
-        import os
-
         from mcpproxy import entries, paths, settings
 
         file = paths.config_file(config)
@@ -255,8 +253,6 @@ def altering(config: str | None, alter: Callable[[str], str]) -> Callable[[], An
 
 def in_file(config: str | None) -> list[dict[str, Any]]:
     """The servers as the file has them, and what a daemon would say of those that can't be used."""
-    import os
-
     from mcpproxy import paths, settings
 
     click.echo("no daemon answers for this configuration: reading the file itself", err=True)

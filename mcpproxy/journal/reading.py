@@ -251,7 +251,8 @@ GROUPS = {
     "type": ("type", None),
 }
 """What sums can be made by: the SQL of the group, and the type of records it is about."""
-STATUSES = ("ok", "error", "blocked", "rejected")
+SUMMED = ("ok", "error", "blocked", "rejected")
+"""Statuses that sums count."""
 MOST_GROUPS = 50
 
 
@@ -262,7 +263,7 @@ def summary(database: sqlite3.Connection, since: int, until: int, by: str) -> Js
     """
     group, type = GROUPS[by]
     first, last = since << SHIFT, until << SHIFT
-    counts = ", ".join(f"'{name}', sum(status = '{name}')" for name in STATUSES)
+    counts = ", ".join(f"'{name}', sum(status = '{name}')" for name in SUMMED)
     sums = (
         f"'count', count(*), {counts}, 'mean_ms', round(avg(ms), 1), 'max_ms', max(ms), "
         "'seen', sum(seen), 'back', sum(back)"

@@ -112,7 +112,7 @@
       if (source.slice(from, to).includes('*/')) throw Object.assign(new SyntaxError('the words of an export have a comment between them'), { pos: from });
       insert.push([from, '/*'], [to, '*/' + after]);
     };
-    const by_default = (node, value) => {
+    const byDefault = (node, value) => {
       const anonymous = !value.id || !value.type.endsWith('Declaration'), name = anonymous ? unused(source, '$default') : value.id.name;
       hide(node.start, value.start, anonymous ? `const ${name}=` : '');
       defaults.push({ name, value });
@@ -122,8 +122,8 @@
       const { type, declaration, expression } = node;
       if (type === 'ImportDeclaration' || type === 'ExportAllDeclaration' || node.source) throw Object.assign(new SyntaxError(MODULE), { pos: node.start });
       const sent = type === 'ExpressionStatement' && expression.type === 'AssignmentExpression' && COMMONJS.test(source.slice(node.start, expression.right.start)) ? expression.right : undefined;
-      if (type === 'ExportDefaultDeclaration') by_default(node, declaration);
-      else if (sent && (callable(sent) || sent.type === 'Identifier')) by_default(node, sent);
+      if (type === 'ExportDefaultDeclaration') byDefault(node, declaration);
+      else if (sent && (callable(sent) || sent.type === 'Identifier')) byDefault(node, sent);
       else if (type !== 'ExportNamedDeclaration') body.push(node);
       else if (declaration) { hide(node.start, declaration.start); body.push(declaration); }
       else { insert.push([node.start, ';']); hide(node.start, node.end); }
@@ -185,8 +185,7 @@
       } catch { throw error; }
       return { mode: 'function', insert: [[0, '('], [source.length, '\n)']] };
     }
-    const function_ = lone(program);
-    if (function_) {
+    if (lone(program)) {
       const trailing = program.body[0].type === 'ExpressionStatement' && source[program.body[0].end - 1] === ';';
       const end = trailing ? program.body[0].end - 1 : program.body[0].end;
       return { mode: 'function', insert: [[program.body[0].start, '('], [end, ')']] };

@@ -115,8 +115,8 @@ def check(
     known = {server.name for server in settings.servers} | errors.keys()
     warnings += [
         f"profile '{name}' names the server '{each}', which is not configured"
-        for name, names in settings.profiles.items()
-        for each in names
+        for name, members in settings.profiles.items()
+        for each in members
         if each not in known
     ]
     there = places(path, Path(settings.data_dir) if settings.data_dir else None)
