@@ -9,15 +9,13 @@ that we run ourselves what that is. Nothing here waits or writes; `baseline.py` 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from mcpproxy.catalog import Held, Server, Tool
+from mcpproxy.catalog import Held, Server, Tool, digest
 
 if TYPE_CHECKING:
     from mcpproxy.settings import ServerSettings
@@ -62,7 +60,7 @@ class ServerRecord:
 def identity(entry: ServerSettings) -> str:
     """Changes with what would be run or reached; a hash, since arguments may hold secrets."""
     own = entry.model_dump(exclude_defaults=True, exclude=set(entry.model_extra or {}) | PASSING)
-    return _digest({**own, "env": sorted(entry.env)})
+    return digest({**own, "env": sorted(entry.env)})
 
 
 def terms(tool: Tool) -> dict[str, Any]:
@@ -74,14 +72,9 @@ def terms(tool: Tool) -> dict[str, Any]:
 def fingerprint(tool: Tool) -> str:
     """Changes with its `terms`; the order of members doesn't matter. Empty for one too deep to be read: it is no tool's."""
     try:
-        return _digest(terms(tool))
+        return digest(terms(tool))
     except RecursionError:
         return ""
-
-
-def _digest(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def standing(

@@ -96,6 +96,7 @@ def public(definition: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def digest(data: Any) -> str:
+    """SHA-256 of data as JSON; the order of members doesn't matter."""
     canonical = json.dumps(data, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
 

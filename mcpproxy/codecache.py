@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpproxy.database import Database
-from mcpproxy.journal.trail import digest
+from mcpproxy.journal.trail import source_hash
 from mcpproxy.stamps import stamp
 
 MOST = 500
@@ -73,7 +73,7 @@ class Kept:
     @property
     def cache_id(self) -> str:
         """SHA-256 of the source, whatever its line ends and the blank space around it."""
-        return digest(self.source)
+        return source_hash(self.source)
 
     def shown(self) -> dict[str, Any]:
         """As a listing shows it."""

@@ -18,8 +18,9 @@ from mcpproxy.catalog import Catalog
 from mcpproxy.codecache import CodeCache, Kept
 from mcpproxy.configuration import Configuration, differences
 from mcpproxy.discovery import Discovery
+from mcpproxy.envelopes import Reply
 from mcpproxy.errors import Refused, SettingsError, WorkerError
-from mcpproxy.execution import Execution, Limits, Progress, Reply
+from mcpproxy.execution import Execution, Limits, Progress
 from mcpproxy.journal import changes
 from mcpproxy.journal.feed import Feed
 from mcpproxy.journal.trail import Trail, direct_call, noted

@@ -24,10 +24,7 @@ from mcpproxy import endings, gates, hints
 from mcpproxy.bulk import uncollected
 from mcpproxy.calls import Call
 from mcpproxy.catalog import Catalog, Tool
-from mcpproxy.envelopes import Reply as Reply
-from mcpproxy.envelopes import Told, answer_text, toolcall_envelope
-from mcpproxy.envelopes import refusal as refusal
-from mcpproxy.envelopes import to_json as to_json
+from mcpproxy.envelopes import Reply, Told, answer_text, to_json, toolcall_envelope
 from mcpproxy.errors import CallError, WorkerError
 from mcpproxy.journal.trail import Timing, Trail
 from mcpproxy.questions import Answers, Questions

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mcpproxy.execution import to_json
+from mcpproxy.envelopes import to_json
 
 MOST_BYTES = 64 * 2**20
 """Memory that all rests together may take."""

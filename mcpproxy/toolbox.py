@@ -21,8 +21,8 @@ from mcp.shared.exceptions import MCPError
 from mcpproxy import jsonc, logs, offer, tracing
 from mcpproxy.asking import Asker, Desk
 from mcpproxy.bulk import MOST_VALUES
+from mcpproxy.envelopes import Reply, refusal, to_json
 from mcpproxy.errors import CallError, Refused
-from mcpproxy.execution import Reply, refusal, to_json
 from mcpproxy.incoming import params_of
 from mcpproxy.locating import acquainted, located
 from mcpproxy.names import LONGEST, ToolId

@@ -14,8 +14,8 @@ from fakes import FakeDaemon, catalog, server
 from mcpproxy import __version__
 from mcpproxy.bulk import MOST_VALUES
 from mcpproxy.catalog import Catalog
+from mcpproxy.envelopes import Reply
 from mcpproxy.errors import REFUSALS, Refused
-from mcpproxy.execution import Reply
 from mcpproxy.guard import Guard
 from mcpproxy.policy import ADMIN, Caller
 from mcpproxy.rest import code, routing

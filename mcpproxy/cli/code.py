@@ -210,8 +210,8 @@ def without_daemon(
 
     from mcpproxy.cli.alone import with_daemon
     from mcpproxy.daemon import Daemon
+    from mcpproxy.envelopes import refusal
     from mcpproxy.errors import Refused, SettingsError
-    from mcpproxy.execution import refusal
     from mcpproxy.policy import LOCAL
 
     async def execute(daemon: Daemon) -> dict[str, Any]:

@@ -22,7 +22,7 @@ REFUSALS = 100
 LONGEST_SOURCE = 65_536
 
 
-def digest(source: str) -> str:
+def source_hash(source: str) -> str:
     """SHA-256 of a program: equal ones are found by it, whatever their line ends and the blanks around them."""
     normal = source.replace("\r\n", "\n").strip()
     return hashlib.sha256(normal.encode("utf-8", "surrogatepass")).hexdigest()
@@ -125,7 +125,7 @@ class Trail:
         if "description" in given:
             given["description"] = text(given["description"], journal.most)
         detail: dict[str, Any] = {
-            "source_hash": digest(source),
+            "source_hash": source_hash(source),
             "source": text(source, LONGEST_SOURCE),
             **texts("input", given.pop("input"), journal.most),
             **texts("logs", envelope.get("logs"), journal.most),

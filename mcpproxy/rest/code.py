@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mcpproxy.execution import Reply, to_json
+from mcpproxy.envelopes import Reply, to_json
 from mcpproxy.guard import EXEC
 from mcpproxy.rest.routing import NOBODY, Answer, Area, Request, Route, while_there
 

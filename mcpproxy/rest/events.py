@@ -13,8 +13,8 @@ from typing import Any
 
 import anyio
 
+from mcpproxy.envelopes import to_json
 from mcpproxy.errors import Refused
-from mcpproxy.execution import to_json
 from mcpproxy.journal import queries
 from mcpproxy.journal.feed import KINDS, kind
 from mcpproxy.journal.reading import shown

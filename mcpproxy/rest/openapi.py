@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any
 
 from mcpproxy import __version__
+from mcpproxy.envelopes import to_json
 from mcpproxy.errors import REFUSALS
-from mcpproxy.execution import to_json
 from mcpproxy.guard import EXEC, OPEN
 from mcpproxy.rest.routing import STATUS, Answer, Json, Request, Route
 

@@ -22,8 +22,8 @@ from starlette.types import Receive, Scope, Send
 
 from mcpproxy import gates, jsonc
 from mcpproxy.bulk import MOST_VALUES
+from mcpproxy.envelopes import refusal, to_json
 from mcpproxy.errors import Refused
-from mcpproxy.execution import refusal, to_json
 from mcpproxy.guard import respond
 from mcpproxy.policy import Caller
 

@@ -14,8 +14,8 @@ from mcpproxy import offer, toolbox
 from mcpproxy.ambient import ambient
 from mcpproxy.asking import Asker
 from mcpproxy.discovery import MOST, no_server
+from mcpproxy.envelopes import to_json
 from mcpproxy.errors import CallError, Refused
-from mcpproxy.execution import to_json
 from mcpproxy.locating import NoTool, acquainted, located, settled
 from mcpproxy.names import ToolId
 from mcpproxy.paging import Cut, NoPage

@@ -27,7 +27,7 @@ from two_calls_played import SERVERS, Agent, directly, in_two_calls, repository
 from mcpproxy.catalog import Catalog
 from mcpproxy.declarations import summary
 from mcpproxy.discovery import Discovery
-from mcpproxy.execution import to_json
+from mcpproxy.envelopes import to_json
 
 TASKS = 40
 AIM = 1200

@@ -29,8 +29,8 @@ from hostile import (
     serialisation,
     stack,
 )
+from mcpproxy.envelopes import refusal
 from mcpproxy.errors import Refused
-from mcpproxy.execution import refusal
 from mcpproxy.sandbox.pool import Pool
 
 KINDS = [endless, memory, stack, escape, forgery, pollution, serialisation, flooding, encoding]
