@@ -1,13 +1,15 @@
-"""How much work a JSON Schema makes of a value, before anybody does it: a check can't be interrupted.
+"""Checks of values by JSON Schemas, and how much work one makes: a check can't be interrupted.
 
 A small schema may take for ever: definitions that each refer twice to the next, or one that leads back
-into itself by two ways at the same place of a value. Pure, and an estimate that errs on the side of more.
+into itself by two ways at the same place of a value. So what is asked for is estimated before anybody does
+it, erring on the side of more.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -106,11 +108,29 @@ INNER = {
 """Keywords about what is in a value. Items of all kinds are one place, and a pattern may be any name's."""
 
 
-def broken(validator: Any, value: Any) -> list[Any]:
+def compiled(schema: Mapping[str, Any]) -> Any:
+    """What checks values by a schema. Raises `ValueError`, `TypeError`, `RecursionError` or `ReferencingError`."""
+    return jsonschema_rs.validator_for(dict(schema), retriever=_stay_here)
+
+
+def _stay_here(uri: str) -> Any:
+    raise ValueError(f"{uri} would have to be fetched")
+
+
+def violations(validator: Any, value: Any) -> list[Any]:
     """What a value breaks; of a large one the first violation alone.
 
     The validator makes all of them at once, each with a copy of what it is about: seconds, and gigabytes.
+    A lone surrogate, which it can't read, counts as a question mark.
     """
+    try:
+        return _violations(validator, value)
+    except UnicodeEncodeError:
+        text = json.dumps(value, ensure_ascii=False).encode(errors="replace")
+        return _violations(validator, json.loads(text))
+
+
+def _violations(validator: Any, value: Any) -> list[Any]:
     if validator.is_valid(value):
         return []
     if not _large(value):
@@ -120,6 +140,11 @@ def broken(validator: Any, value: Any) -> list[Any]:
     except jsonschema_rs.ValidationError as error:
         return [error]
     return []
+
+
+def path_text(path: Iterable[str | int]) -> str:
+    """Where in a value something is, as what follows the value's name: `.tags[0]`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
 
 
 def _large(value: Any) -> bool:

@@ -12,16 +12,15 @@ the same answer, to the byte.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from heapq import nsmallest
-from itertools import islice
 from typing import Any
 
 import jsonschema_rs
 
 from mcpproxy import approvals, names
 from mcpproxy.catalog import Catalog, Server, Tool
-from mcpproxy.effort import MOST_STEPS, Effort, broken, too_deep
+from mcpproxy.effort import MOST_STEPS, Effort, compiled, path_text, too_deep, violations
 from mcpproxy.errors import CallError
 from mcpproxy.policy import EVERYTHING, PERMISSIONS, Caller, may_use
 
@@ -166,7 +165,7 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
     validator, again = _validator(tool.fingerprint, schema)
     if validator is None or too_deep(arguments, again):
         return
-    faults = [fault(each) for each in islice(violations(validator, arguments), 3)]
+    faults = [fault(each) for each in violations(validator, arguments)[:3]]
     if faults:
         faults += unknown(schema, arguments)
         raise CallError(
@@ -186,30 +185,16 @@ def _validator(fingerprint: str, schema: Mapping[str, Any]) -> tuple[Any, int]:
             _validators.clear()
         try:
             effort = Effort(schema)
-            fine = effort.steps <= MOST_STEPS
-            made = jsonschema_rs.validator_for(dict(schema), retriever=_stay_here) if fine else None
+            made = compiled(schema) if effort.steps <= MOST_STEPS else None
             _validators[fingerprint] = made, effort.again
         except (ValueError, TypeError, RecursionError, jsonschema_rs.ReferencingError):
             _validators[fingerprint] = None, 0
     return _validators[fingerprint]
 
 
-def _stay_here(uri: str) -> Any:
-    raise ValueError(f"{uri} would have to be fetched")
-
-
-def violations(validator: Any, value: Any) -> Iterator[Any]:
-    """What a value breaks. A lone surrogate, which the validator can't read, counts as a question mark."""
-    try:
-        yield from broken(validator, value)
-    except UnicodeEncodeError:
-        text = json.dumps(value, ensure_ascii=False).encode(errors="replace")
-        yield from broken(validator, json.loads(text))
-
-
 def fault(error: Any, root: str = "args") -> str:
     """One violation: the path of the field and what the schema wants there."""
-    return f"{root}{spelled(error.instance_path)}: {unmet(error)[:LONGEST_FAULT]}"
+    return f"{root}{path_text(error.instance_path)}: {unmet(error)[:LONGEST_FAULT]}"
 
 
 def unknown(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[str]:
@@ -223,10 +208,6 @@ def unknown(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[str
     return [f"{brief(odd)} is none of its parameters: {', '.join(map(str, known))[:LONGEST_FAULT]}"]
 
 
-def spelled(path: Iterable[str | int]) -> str:
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-
-
 def unmet(error: Any) -> str:
     """What a value isn't, with all that it may be: the validator's own words leave some of that out."""
     match error.kind.name:
@@ -236,7 +217,7 @@ def unmet(error: Any) -> str:
         case "anyOf" | "oneOf" if all(error.kind.context):
             here = len(error.instance_path)
             firsts = [way[0] for way in error.kind.context]
-            ways = [f"{spelled(one.instance_path[here:])} {unmet(one)}" for one in firsts]
+            ways = [f"{path_text(one.instance_path[here:])} {unmet(one)}" for one in firsts]
             return "; and ".join(way.strip() for way in dict.fromkeys(ways))
     return str(error.message)
 

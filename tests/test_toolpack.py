@@ -189,6 +189,16 @@ async def test_input_and_output_are_held_against_their_schemas(root):
         assert code == "EINVAL" and "input.stdout" in message
 
 
+async def test_half_a_character_in_the_input_is_no_fault_of_ours(root):
+    schema = {"input": {"properties": {"text": {"type": "string", "maxLength": 9}}}}
+    cli(root, "echo", schema=schema)
+    async with open_tools(root) as pack:
+        found = await pack.call("echo", **{"half\ud800": 1})
+        assert found["input"] == {"half�": 1}
+        code, message = await pack.error("echo", text="\ud800 is half of one")
+        assert code == "EINVAL" and "input.text" in message
+
+
 async def test_an_output_schema_of_the_envelope_is_of_the_envelope(root):
     schema = {"output": {"type": "object", "properties": {"data": {}}, "required": ["data"]}}
     cli(root, "say", code=ANSWERS, schema=schema)

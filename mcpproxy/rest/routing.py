@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from mcpproxy import gates, jsonc
 from mcpproxy.bulk import MOST_VALUES
+from mcpproxy.effort import compiled, violations
 from mcpproxy.envelopes import refusal, to_json
 from mcpproxy.errors import Refused
 from mcpproxy.guard import respond
@@ -317,7 +318,7 @@ async def read_json(route: Route, scope: Scope, receive: Receive) -> Json:
     if not isinstance(found, dict):
         raise Refused("INVALID_REQUEST", f"the body must be a JSON object{members(route)}")
     if route.checked and route.body is not None:
-        for fault in gates.violations(jsonschema_rs.validator_for(route.body), found):
+        for fault in violations(compiled(route.body), found):
             more = members(route) if fault.kind.name in ("additionalProperties", "required") else ""
             raise Refused("INVALID_REQUEST", gates.fault(fault, "body") + more)
     return found

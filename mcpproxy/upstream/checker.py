@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from mcpproxy.effort import MOST_STEPS, Effort, broken, too_deep
+from mcpproxy.effort import MOST_STEPS, Effort, compiled, path_text, too_deep, violations
 from mcpproxy.upstream.files import Bad
 
 SHOWN = 3
@@ -31,7 +31,7 @@ class Checker:
                     "its references lead to too much: what refers twice to the next adds up"
                 )
             self._again = effort.again
-            self._validator = jsonschema_rs.validator_for(schema, retriever=_stay_here)
+            self._validator = compiled(schema)
         except Bad:
             raise
         except RecursionError as error:
@@ -47,12 +47,5 @@ class Checker:
         if too_deep(value, self._again):
             yield f"{name}: it is nested too deep for its schema, which leads back into itself"
             return
-        for error in broken(self._validator, value)[:SHOWN]:
-            path = "".join(
-                f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path
-            )
-            yield f"{name}{path}: {error.message[:300]}"
-
-
-def _stay_here(uri: str) -> Any:
-    raise ValueError(f"{uri} would have to be fetched")
+        for error in violations(self._validator, value)[:SHOWN]:
+            yield f"{name}{path_text(error.instance_path)}: {error.message[:300]}"

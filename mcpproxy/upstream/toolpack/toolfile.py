@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from mcpproxy.effort import path_text
 from mcpproxy.names import close
 from mcpproxy.upstream.files import Bad, Where
 from mcpproxy.upstream.toolpack.document import Document
@@ -107,7 +108,7 @@ def read(document: Document) -> ToolFile:
 def _fault(error: ValidationError) -> tuple[Where, str]:
     fault = error.errors(include_url=False)[0]
     where = fault["loc"]
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)[1:]
+    path = path_text(where).removeprefix(".")
     match fault["type"]:
         case "extra_forbidden":
             model: Any = ToolFile
