@@ -27,12 +27,11 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcpproxy.errors import CallError
-from mcpproxy.upstream.connection import Client
+from mcpproxy.upstream.connection import Client, Progress
 
 Json = dict[str, Any]
 Ask = Callable[[str, Json], Awaitable[Json]]
-Report = Callable[[float, float | None, str | None], Awaitable[None]]
-Send = Callable[[Client | None, Report | None], Awaitable[Json]]
+Send = Callable[[Client | None, Progress | None], Awaitable[Json]]
 
 CAPABILITIES = {
     "elicitation/create": "elicitation",
@@ -63,7 +62,7 @@ class Asker:
     capabilities: Json
     retry: Json
     channel: Ask | None
-    report: Report | None
+    report: Progress | None
     log_level: str | None
     notify: Callable[[str, Json], Awaitable[None]]
 

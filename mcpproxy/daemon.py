@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from mcpproxy.configuration import Configuration, differences
 from mcpproxy.discovery import Discovery
 from mcpproxy.envelopes import Reply
 from mcpproxy.errors import Refused, SettingsError, WorkerError
-from mcpproxy.execution import Execution, Limits, Progress
+from mcpproxy.execution import CallCount, Execution, Limits
 from mcpproxy.journal import changes
 from mcpproxy.journal.feed import Feed
 from mcpproxy.journal.trail import Trail, direct_call, noted
@@ -38,14 +38,12 @@ from mcpproxy.search import semantic
 from mcpproxy.settings import Loaded, Settings
 from mcpproxy.tasks import open_tasks
 from mcpproxy.tokens import Tokens
-from mcpproxy.upstream.connection import Client
+from mcpproxy.upstream.connection import Client, Progress
 from mcpproxy.upstream.fleet import Fleet, open_fleet
 from mcpproxy.vault import Vault
 from mcpproxy.view import View
 
 logger = logging.getLogger(__name__)
-
-ToolProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 STOPPING = "mcpproxy is stopping; try again when it is back"
 
@@ -122,7 +120,7 @@ class Daemon:
         caller: Caller,
         *,
         request_id: str,
-        progress: Progress | None = None,
+        progress: CallCount | None = None,
     ) -> Reply:
         """Run the script that `body` asks for ({code | script, language, input, options}).
 
@@ -141,7 +139,7 @@ class Daemon:
         *,
         options: Any = None,
         request_id: str,
-        progress: Progress | None = None,
+        progress: CallCount | None = None,
     ) -> Reply:
         """Run kept code again, with `params` in place of what it ran with then, and the limits of `options`.
 
@@ -161,7 +159,7 @@ class Daemon:
         wanted: Request,
         caller: Caller,
         request_id: str,
-        progress: Progress | None,
+        progress: CallCount | None,
         kept: Kept | None = None,
     ) -> Reply:
         with noted(self.journal, caller.name, request_id):
@@ -249,7 +247,7 @@ class Daemon:
         arguments: Mapping[str, Any],
         caller: Caller,
         *,
-        progress: ToolProgress | None = None,
+        progress: Progress | None = None,
         meta: Mapping[str, Any] | None = None,
         client: Client | None = None,
     ) -> dict[str, Any]:
@@ -280,7 +278,7 @@ class Daemon:
         params: Mapping[str, Any],
         caller: Caller,
         *,
-        progress: ToolProgress | None = None,
+        progress: Progress | None = None,
         meta: Mapping[str, Any] | None = None,
         client: Client | None = None,
     ) -> dict[str, Any]:

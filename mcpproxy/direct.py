@@ -31,8 +31,8 @@ from mcpproxy.locating import acquainted
 from mcpproxy.names import ToolId, direct_name, find_tool
 from mcpproxy.policy import LOCAL, Caller
 from mcpproxy.subscribers import Subscribers
-from mcpproxy.toolbox import Context, Json, Report, Tools, asked_by, forwarded
-from mcpproxy.upstream.connection import Client
+from mcpproxy.toolbox import Context, Json, Tools, asked_by, forwarded
+from mcpproxy.upstream.connection import Client, Progress
 
 if TYPE_CHECKING:
     from mcpproxy.catalog import Catalog, Tool
@@ -201,7 +201,7 @@ class CatalogFace(Face):
             params.pop(key, None)
 
         async def send(server: str, method: str, params: Json) -> Json:
-            async def request(client: Client | None, report: Report | None) -> Json:
+            async def request(client: Client | None, report: Progress | None) -> Json:
                 return await self.tools.daemon.request(
                     server, method, params, caller, progress=report, meta=meta, client=client
                 )

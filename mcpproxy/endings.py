@@ -6,15 +6,14 @@ Whatever had no answer yet when it ended may have had its effect, so it is named
 from __future__ import annotations
 
 import re
+import signal
 
+from mcpproxy.hints import LOOKED_AT
 from mcpproxy.script import Outcome, Script
 
-SIGSYS = 31
 AGAIN = ". No call of it was in flight: look at `calls`, and run it again"
 IN_EACH = re.compile(r"\.forEach\(\s*async\b")
 FOR_EACH = ". forEach waits for no async function: write for (const x of list) { await ... }"
-LOOKED_AT = 2**16
-"""Characters of a source that are searched: the daemon does this on its event loop."""
 LISTED = 10
 """Calls in flight that are named; the rest is counted."""
 
@@ -77,7 +76,7 @@ def crashed(script: Script, why: str, status: int | None) -> Outcome:
 
     `status` is its exit status, negative for a signal; where that isn't known, `why` tells.
     """
-    if status == -SIGSYS:
+    if status == -signal.SIGSYS:
         why = "its process was killed for a system call that it may not make"
     elif status is not None and status < 0:
         why = f"its process was killed by signal {-status}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -50,7 +51,7 @@ from mcpproxy.script import (
 logger = logging.getLogger(__name__)
 console = logging.getLogger("mcpproxy.console")
 
-Progress = Callable[[int, str], Awaitable[None]]
+CallCount = Callable[[int, str], Awaitable[None]]
 """Told after each call: how many are done, and the last one as "server:tool"."""
 
 RESULT = b'{"t":"done"'
@@ -109,7 +110,7 @@ class Execution:
         upstreams: Upstreams,
         answers: Answers,
         request_id: str,
-        progress: Progress | None = None,
+        progress: CallCount | None = None,
         trail: Trail | None = None,
     ) -> None:
         self._request = request
@@ -340,7 +341,7 @@ class Execution:
         if vm.status == OUT_OF_MEMORY:
             message = endings.out_of_memory(self._limits.memory_mb)
             return Outcome(ok=False, code="MEMORY_LIMIT", message=message)
-        if vm.status == -endings.SIGSYS:
+        if vm.status == -signal.SIGSYS:
             logger.error("%s: the VM was killed for a system call that it may not make", self._id)
         if vm.ended.is_set() and vm.status is None:
             return endings.taken_along(self._script)

@@ -23,6 +23,7 @@ from mcpproxy.asking import Asker, Desk
 from mcpproxy.bulk import MOST_VALUES
 from mcpproxy.envelopes import Reply, refusal, to_json
 from mcpproxy.errors import CallError, Refused
+from mcpproxy.execution import CallCount
 from mcpproxy.incoming import params_of
 from mcpproxy.locating import acquainted, located
 from mcpproxy.names import LONGEST, ToolId
@@ -30,7 +31,7 @@ from mcpproxy.paging import Cut, NoPage
 from mcpproxy.policy import LOCAL, Caller
 from mcpproxy.readable import shallow
 from mcpproxy.request import brief
-from mcpproxy.upstream.connection import Client
+from mcpproxy.upstream.connection import Client, Progress
 
 if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
@@ -45,7 +46,6 @@ ARGUMENTS = ("args", "arguments", "args_json")
 
 Context = ServerRequestContext[Any, Any]
 Json = dict[str, Any]
-Report = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 # ── results ─────────────────────────────────────────────────────────────────────────────────────
@@ -78,7 +78,7 @@ class Call:
     client: str | None
     """The client's program, as it calls itself."""
     request_id: str
-    report: Report | None
+    report: Progress | None
     asker: Asker
     trace: object = None
     """What names the trace that it belongs to, if anything does."""
@@ -128,7 +128,7 @@ def forwarded(meta: object) -> Json:
     }
 
 
-def count_calls(report: Report) -> Callable[[int, str], Awaitable[None]]:
+def count_calls(report: Progress) -> CallCount:
     """A script's progress in the protocol's terms: calls done, how many is unknown, the last."""
 
     async def progress(done: int, last: str) -> None:
@@ -266,7 +266,7 @@ class Tools:
     async def _upstream(self, name: str, arguments: Json, call: Call) -> Json:
         found = await located(self.daemon, name, call.caller)
 
-        async def send(client: Client | None, report: Report | None) -> Json:
+        async def send(client: Client | None, report: Progress | None) -> Json:
             return await self.daemon.call(
                 found.server,
                 found.tool,

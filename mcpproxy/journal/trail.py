@@ -16,6 +16,7 @@ from mcpproxy.redaction import SECRETS
 
 if TYPE_CHECKING:
     from mcpproxy.journal.writer import Journal
+    from mcpproxy.meter import Meter
 
 REFUSALS = 100
 """Calls of one script that policy turned away and that are recorded one by one; the others are counted."""
@@ -78,10 +79,7 @@ class Trail:
         self._calls_ms += ms or 0
         journal = self._journal
         code = code_of(outcome)
-        if code is not None and status_of(code) == "blocked":  # it was refused late
-            journal.meter.turned_away(code)
-        else:
-            journal.meter.called(server, code, ms)
+        count(journal.meter, server, code, ms)
         if not journal.on:
             return
         written = b"" if isinstance(outcome, str) else outcome.written
@@ -184,10 +182,7 @@ def direct_call(
     finally:
         outcome = outcome or ("not_started" if call.timing.sent is None else "unknown")
         code = code_of(outcome)
-        if code is not None and status_of(code) == "blocked":
-            journal.meter.turned_away(code)
-        else:
-            journal.meter.called(server, code, call.timing.spent()[1])
+        count(journal.meter, server, code, call.timing.spent()[1])
         if journal.on:
             shown = texts("result", call.result, journal.most)
             size = weight(call.result) if "result_cut" in shown else len(shown.get("result", ""))
@@ -234,6 +229,14 @@ class Door:
         if self._others:
             detail["others_before"], self._others = self._others, 0
         self._journal.refused(code, message, caller="nobody", **detail)
+
+
+def count(meter: Meter, server: str, code: str | None, ms: int | None) -> None:
+    """A call that ended, which a gate may still have refused when its turn came."""
+    if code is not None and status_of(code) == "blocked":
+        meter.turned_away(code)
+    else:
+        meter.called(server, code, ms)
 
 
 def code_of(outcome: str | Mapping[str, Any]) -> str | None:

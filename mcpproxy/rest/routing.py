@@ -120,14 +120,19 @@ NOBODY = object()
 """What a handler gives when the client is gone."""
 
 
+async def hung_up(receive: Receive) -> None:
+    """Wait until the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 async def while_there(request: Request, act: Callable[[], Awaitable[Any]]) -> Any:
     """What `act` gives, or `NOBODY` when the client hung up first, which cancels it."""
     found: Any = NOBODY
     failure: Exception | None = None
 
     async def watch() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
+        await hung_up(request.receive)
         tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
@@ -375,8 +380,7 @@ async def stream(scope: Scope, receive: Receive, send: Send, answer: Answer) -> 
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
 
     async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await hung_up(receive)
         tasks.cancel_scope.cancel()
 
     async with aclosing(answer.body) as pieces:

@@ -251,12 +251,10 @@
       if (from instanceof Map) { const to = keep(from, new Map()); for (const [k, v] of [...from]) to.set(clone(k), clone(v)); return to; }
       if (from instanceof Set) { const to = keep(from, new Set()); for (const v of [...from]) to.add(clone(v)); return to; }
       if (isError(from)) {
-        const C = ERRORS.get(from.name) ?? Error, to = keep(from, Object.create(C.prototype));
-        const made = new C(String(from.message));
-        seen.set(from, made);
+        const made = keep(from, new (ERRORS.get(from.name) ?? Error)(String(from.message)));
         if (Object.hasOwn(from, 'cause')) defineProperty(made, 'cause', hidden(clone(from.cause)));
         defineProperty(made, 'stack', hidden(from.stack));
-        return to && made;
+        return made;
       }
       if (from instanceof Promise) never('a Promise');
       if (from instanceof WeakMap || from instanceof WeakSet || from instanceof WeakRef) never('a weak collection');

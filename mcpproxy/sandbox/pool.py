@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import sys
 from collections import deque
@@ -32,7 +33,6 @@ ZYGOTE = "import sys; from mcpproxy.sandbox.zygote import main; main()"
 ENVIRONMENT = {"LD_BIND_NOW": "1"}
 """Nothing of the daemon's. The linker resolves all names before the first fork, not after each."""
 
-SIGSYS = 31
 FIRST_PAUSE = 0.1
 """Seconds until a fork server is started again; doubled with each that ends soon."""
 CALM_SECONDS = 0.01
@@ -224,7 +224,7 @@ class Pool:
                 vm.close()
             if vm.ended.is_set() and vm.status is None:
                 raise WorkerError("the process that makes VMs ended before a VM had tried it")
-            wanted = probe.REFUSED if act == probe.LANDLOCK_ACT else -SIGSYS
+            wanted = probe.REFUSED if act == probe.LANDLOCK_ACT else -signal.SIGSYS
             found[act] = vm.status == wanted
         return found
 
