@@ -11,7 +11,7 @@ import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
 
-from mcpproxy.readiness import Readable
+from mcpproxy.readiness import Readable, once
 
 
 class Forgetful(asyncio.SelectorEventLoop):
@@ -125,3 +125,21 @@ async def test_who_gives_up_leaves_it_to_the_next(pipe, anyio_backend):
     with anyio.fail_after(10):
         await readable.wait()
     readable.close()
+
+
+@LOOPS
+async def test_what_happens_once_is_heard_by_who_waits_and_by_who_comes_later(anyio_backend):
+    make = once()
+    awaited, over, left = make(), make(), make()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(awaited.wait)
+        await wait_all_tasks_blocked()
+        assert not awaited.is_set()
+        awaited.set()
+        awaited.set()
+    over.set()
+    await over.wait()
+    with anyio.move_on_after(0) as scope:
+        await left.wait()
+    left.set()
+    assert scope.cancelled_caught and awaited.is_set() and over.is_set()
