@@ -13,7 +13,7 @@ import pytest
 from quickjs_rs import _transform, _wasmtime
 from warm import COMPILED
 
-from mcpproxy.sandbox import frames
+from mcpproxy.sandbox import frames, typescript
 from mcpproxy.sandbox.transformer import open_transformer
 from mcpproxy.sandbox.typescript import Oxc, load_compiled, parted
 
@@ -124,5 +124,8 @@ async def test_what_is_no_answer_ends_the_process_not_the_next_transform(garbage
 def test_a_path_that_is_not_utf8_costs_the_compiling_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(_transform, "_read_transform_wasm", lambda: b"\0asm\1\0\0\0")
     monkeypatch.setattr(_wasmtime, "_SHARED_ARTIFACTS", {})
+    tried = []
+    monkeypatch.setattr(typescript, "compile_beside", lambda compiled, file: tried.append(file))
     load_compiled(tmp_path / "J\udcf6rg")
+    assert len(tried) == 1
     assert _wasmtime._SHARED_ARTIFACTS.keys() == {"transform"}

@@ -17,10 +17,12 @@ import os
 import re
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from mcpproxy.sandbox import frames
+from mcpproxy.sandbox.confine import Confinement
 from mcpproxy.sandbox.memory import give_back
 from mcpproxy.sandbox.toplevel import pieces, words
 
@@ -39,14 +41,14 @@ OPENED = re.compile(r"^(\t*\(function\((_[\w$]+)\) \{)$", re.MULTILINE)
 CLOSED = re.compile(r"^(\t*\})\)\(([\w$]+) \|\| \(", re.MULTILINE)
 DECLARED = re.compile(r"let ([\w$]+);")
 KNOWN = re.compile(r"^\t*(?:let|var|class|function) ([\w$]+)", re.MULTILINE)
+BESIDE = 5
+"""How much less than others a process gets of a busy CPU that compiles what may be needed (nice(2))."""
 FUNCTION = re.compile(r"\s*(?:/[/*]|async\b|function\b)")
 """How a source begins that may be one function without a name, which is no statement."""
 
 
 def main() -> None:
     """Answer sources with their JavaScript until the daemon hangs up."""
-    from mcpproxy.sandbox.confine import Confinement
-
     confinement = Confinement()
     confinement.die_with(os.getppid())
     line = socket.socket(fileno=int(sys.argv[1]))
@@ -146,7 +148,7 @@ class Oxc:
 
 
 def load_compiled(cache: Path) -> None:
-    """Put OXC, compiled by an earlier process, where `quickjs-rs` looks for it; or compile and keep it.
+    """Put OXC, compiled by an earlier process, where `quickjs-rs` looks for it; or have it compiled first.
 
     The file is machine code, so `cache` must be a directory that nobody else can write to.
     """
@@ -155,23 +157,44 @@ def load_compiled(cache: Path) -> None:
     import wasmtime
     from quickjs_rs import _transform, _wasmtime
 
-    from mcpproxy.paths import replace_file
-
     binary = _transform._read_transform_wasm()
     build = hashlib.sha256(binary).digest()
     file = cache / f"oxc-{build.hex()[:16]}.bin"
     engine = _wasmtime.shared_wasmtime_engine()
+    # Not there yet, of another processor or wasmtime, or at a path that wasmtime can't say.
+    failures = wasmtime.WasmtimeError, OSError, UnicodeEncodeError
     try:
         module = wasmtime.Module.deserialize_file(engine, str(file))
-    except (wasmtime.WasmtimeError, OSError, UnicodeEncodeError):
-        # Not there yet, of another processor or wasmtime, or at a path that wasmtime can't say.
-        module = wasmtime.Module(engine, binary)
-        with suppress(OSError):  # a full disk costs the next start half a second
-            cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(file, module.serialize(), lasting=False)
-        give_back()  # 40 MB that the compiler used
+    except failures:
+        compile_beside(lambda: wasmtime.Module(engine, binary).serialize(), file)
+        try:
+            module = wasmtime.Module.deserialize_file(engine, str(file))
+        except failures:
+            module = wasmtime.Module(engine, binary)  # and again at the next start
+            give_back()
     linker = _wasmtime.default_wasi_linker(engine)
     _wasmtime._SHARED_ARTIFACTS["transform"] = _wasmtime.SharedWasmArtifact(module, linker, build)
+
+
+def compile_beside(compiled: Callable[[], bytes | bytearray], file: Path) -> None:
+    """Write what `compiled` gives to a file, if that can be done, in a process whose memory goes with it.
+
+    It takes a second of CPU, by which nobody is to be kept waiting who has something else to do.
+    """
+    from mcpproxy.paths import replace_file
+
+    parent = os.getpid()
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    try:
+        Confinement().die_with(parent)
+        os.nice(BESIDE)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(file, compiled(), lasting=False)
+    finally:
+        os._exit(0)  # whatever went wrong: there is no file then
 
 
 def parted(source: str) -> tuple[list[str], str]:
