@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import click
+import jsonschema_rs
 import pytest
 import warm
 from daemon_process import open_process, stubs
@@ -23,6 +24,7 @@ from daemon_process import open_process, stubs
 from mcpproxy import __version__
 from mcpproxy.cli import main
 from mcpproxy.errors import CALL_CODES, RETRYABLE
+from mcpproxy.rest.openapi import ENVELOPE
 from mcpproxy.rest.routing import STATUS
 from mcpproxy.settings import Ceilings, Settings
 
@@ -205,6 +207,18 @@ def test_the_codes_of_an_execution_are_all_listed():
     final = {"INVALID_ARGS", "MAX_TOOL_CALLS_EXCEEDED", "SERVER_NOT_ALLOWED", "CANCELLED"}
     ours = {"INTERNAL_ERROR", "INVALID_CONFIG"}
     assert table(REFERENCE, "Codes of an execution").keys() == (known - ours) | final
+
+
+def test_the_members_of_a_reply_are_all_listed_and_described(serving):
+    assert table(REFERENCE, "Reply").keys() | {"request_id"} == ENVELOPE["properties"].keys()
+    talk = "for (let n = 0; n < 9999; n++) console.log('line');"
+    calls = "for (let n = 0; n < 101; n++) call_tool('stub', 'echo', {});"
+    seen = set()
+    for code in (f"{talk} {calls} 1", "null.x"):
+        reply = serving.execute(code, description="A test", options={"trace": True})
+        jsonschema_rs.validate(ENVELOPE | {"additionalProperties": False}, reply)
+        seen |= reply.keys()
+    assert seen == ENVELOPE["properties"].keys() - {"warnings"}
 
 
 def test_the_changelog_begins_with_what_is_to_come_or_the_version_that_this_is():

@@ -26,6 +26,8 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 LEFT_OUT = {"GET /events", "POST /api/v1/servers"}
 """One never ends, the other would run whatever words make."""
+OWN = (".mcpServers.time", ".arguments.timezone", ".client")
+"""In examples, names of somebody's server and argument, and what only a client of MCP says of itself."""
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +141,51 @@ def test_each_operation_has_an_example_and_an_id_of_its_own(document):
     for each in operations:
         ((_, content),) = each["responses"]["200"]["content"].items()
         assert content["example"] is not None, each["operationId"]
+
+
+def missing(example, answered, where=""):
+    """Members of an example that no answer like this one has."""
+    match example, answered:
+        case dict(), dict():
+            for name, each in example.items():
+                inner = f"{where}.{name}"
+                yield from missing(each, answered[name], inner) if name in answered else [inner]
+        case [first, *_], [_, *_]:
+            yield from min((list(missing(first, each, f"{where}[]")) for each in answered), key=len)
+
+
+def test_the_examples_show_no_members_that_answers_lack(serving, document):
+    scripts = serving.home.places.scripts
+    scripts.mkdir(exist_ok=True)
+    (scripts / "daily-report.js").write_text("1\n", encoding="utf-8")
+    serving.ask("POST", "/api/v1/tokens", {"name": "agent", "allowed_servers": ["*"]})
+    ran = serving.execute(
+        "await tools.stub.add({a: 1, b: 2})", description="Add two numbers", input={"owner": "acme"}
+    )
+    record = serving.ask("GET", "/api/v1/activity?type=tool_call").body["data"]["records"][0]
+    named = {
+        "servers": "stub",
+        "tools": "stub:add",
+        "tokens": "agent",
+        "activity": record["id"],
+        "code": ran["cache_id"],
+    }
+    compared = set()
+    for path, operations in document["paths"].items():
+        if "get" not in operations or path == "/events":
+            continue
+        area = path.split("/")[3] if path.startswith("/api") else ""
+        filled = re.sub(r"\{\w+\}", lambda _: named.get(area, "x"), path)  # noqa: B023 - called at once
+        query = "?q=add" if path.endswith("search") else ""
+        answer = serving.ask("GET", f"{filled}{query}")
+        ((kind, content),) = operations["get"]["responses"]["200"]["content"].items()
+        if answer.status == 200 and kind == "application/json":
+            lacking = {
+                each for each in missing(content["example"], answer.body) if not each.endswith(OWN)
+            }
+            assert (path, lacking) == (path, set())
+            compared.add(path)
+    assert len(compared) > 20
 
 
 def test_no_request_that_fits_the_description_makes_the_daemon_fail(serving, document):

@@ -58,7 +58,16 @@ class Code(Area):
                 summary="The stored scripts",
                 handle=self._scripts,
                 operators=False,  # whom it refuses, it refuses in its own words
-                example={"scripts": [{"name": "daily-report", "language": "javascript"}]},
+                example={
+                    "dir": "/home/me/.mcpproxy/scripts",
+                    "scripts": [
+                        {
+                            "name": "daily-report",
+                            "paths": ["/home/me/.mcpproxy/scripts/daily-report.js"],
+                            "status": "ok",
+                        }
+                    ],
+                },
             ),
         )
 

@@ -56,9 +56,18 @@ ENVELOPE: Json = {
         "ok": {"type": "boolean"},
         "value": {"description": "The program's result, if `ok`."},
         "error": ERROR["properties"]["error"],
-        "logs": {"type": "array", "items": {"type": "string"}},
+        "logs": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"level": {"type": "string"}, "message": {"type": "string"}},
+            },
+        },
+        "logs_dropped": {"type": "integer"},
         "warnings": {"type": "array", "items": {"type": "string"}},
         "calls": {"type": "array", "items": {"type": "object"}},
+        "calls_omitted": {"type": "integer"},
+        "cache_id": {"type": "string"},
         "request_id": {"type": "string"},
     },
 }

@@ -14,21 +14,23 @@ if TYPE_CHECKING:
     from mcpproxy.daemon import Daemon
 
 ALL, ONE = "/api/v1/servers", "/api/v1/servers/{name}"
-SERVER = {
+STATE = {
     "name": "time",
     "protocol": "stdio",
     "enabled": True,
     "state": "ready",
     "tools": 2,
+    "waiting": 0,
+    "listing": "live",
+    "listing_age_seconds": 12.5,
     "error": None,
     "login": None,
     "next_attempt_in_seconds": None,
     "protocol_version": "2025-11-25",
-    "instructions": "Times and time zones.",
-    "offers": ["tools"],
     "in_flight": 0,
     "queued": 0,
 }
+LISTED = {**STATE, "instructions": "Times and time zones.", "offers": ["tools"]}
 TAIL = Query(
     "tail",
     "how many lines, from the end; 100 unless given",
@@ -64,7 +66,7 @@ class Servers(Area):
                 summary="All servers and their states",
                 handle=self._list,
                 operators=False,
-                example={"servers": [SERVER]},
+                example={"servers": [LISTED]},
             ),
             Route(
                 method="POST",
@@ -73,14 +75,14 @@ class Servers(Area):
                 handle=self._add,
                 body=ENTRY,
                 checked=False,
-                example={"server": SERVER, **APPLIED},
+                example={"server": STATE, **APPLIED},
             ),
             Route(
                 method="GET",
                 path=ONE,
                 summary="A server's state and settings, without its secrets",
                 handle=self._show,
-                example={**SERVER, "settings": {"command": "mcp-server-time"}},
+                example={**STATE, "settings": {"command": "mcp-server-time"}},
             ),
             Route(
                 method="DELETE",
@@ -100,7 +102,7 @@ class Servers(Area):
                     path=f"{ONE}/{verb}",
                     summary=f"Switch a server {'on' if on else 'off'}, in the configuration",
                     handle=partial(self._switch, on),
-                    example={"server": SERVER, **APPLIED},
+                    example={"server": STATE, **APPLIED},
                 )
                 for verb, on in (("enable", True), ("disable", False))
             ),
@@ -109,7 +111,7 @@ class Servers(Area):
                 path=f"{ONE}/restart",
                 summary="Connect a server anew; its state once that was tried",
                 handle=self._restart,
-                example=SERVER,
+                example=STATE,
             ),
             Route(
                 method="GET",

@@ -63,6 +63,14 @@ HIT = {
     "description": "Convert time between timezones",
     "signature": "tools.time.convert_time(args: { time: string })",
 }
+DESCRIBED = {
+    "name": HIT["name"],
+    "description": HIT["description"],
+    "declaration": "declare function convert_time(…)",
+    "call": 'tools.time.convert_time({ time: "14:30" })',
+    "parameters": [{"name": "time", "type": "string", "required": True}],
+    "returns": "not declared",
+}
 WORDS = Query("q", "what to look for; must be given")
 LIMIT = Query("limit", "how many at most", {"type": "integer", "minimum": 1, "maximum": MOST})
 SERVER = Query("server", "only this server's")
@@ -126,7 +134,7 @@ class Tools(Area):
                 summary="One tool: its declaration in TypeScript, its parameters and what it returns",
                 handle=self._show,
                 operators=False,
-                example={**HIT, "declaration": "declare function convert_time(…)"},
+                example=DESCRIBED,
             ),
             Route(
                 method="POST",
