@@ -10,7 +10,6 @@ says whose it is.
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,8 +25,6 @@ from mcpproxy.policy import LOCAL, Caller
 if TYPE_CHECKING:
     from mcpproxy.upstream.connection import Connection
     from mcpproxy.upstream.fleet import Fleet
-
-logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 Send = Callable[[str, str, Json], Awaitable[Json]]

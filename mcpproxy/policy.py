@@ -5,8 +5,8 @@ holder of an agent's token, and the anonymous MCP client on loopback. An adminis
 anonymous client may call every tool; only an administrator may change or read what is the
 operator's. A token has servers and permissions; the URL of a profile narrows everyone.
 
-What a caller may call and what it can see is one question, answered once: `seen`. All that lists,
-searches, describes or names tools starts from its answer.
+What a caller may call and what it can see is one question, answered once: `Views.seen`. All that
+lists, searches, describes or names tools starts from its answer.
 """
 
 from __future__ import annotations
@@ -133,11 +133,6 @@ def may_use(caller: Caller, tool: Tool) -> bool:
     return caller.permissions == EVERYTHING or needed(tool.annotations) in caller.permissions
 
 
-def seen(catalog: Catalog, scope: Scope) -> Catalog:
-    """A snapshot with the servers and tools of a scope and nothing else."""
-    return Views().seen(catalog, scope)
-
-
 class Views:
     """Catalogs by scope, made once for each snapshot. Safe to ask from any thread."""
 
@@ -151,6 +146,7 @@ class Views:
         """What a server's tools came to, as long as they are the same mapping: an index is kept by it."""
 
     def seen(self, catalog: Catalog, scope: Scope) -> Catalog:
+        """A snapshot with the servers and tools of a scope and nothing else."""
         if scope == (None, EVERYTHING):
             return catalog
         with self._lock:

@@ -122,7 +122,7 @@ class FakeDaemon:
         self.cancelled = anyio.Event()
 
     def catalog_for(self, caller) -> Catalog:
-        return policy.seen(self.fleet.catalog, caller.scope)
+        return policy.Views().seen(self.fleet.catalog, caller.scope)
 
     async def execute(self, body, caller, *, request_id, progress=None) -> Reply:
         self.executed.append((dict(body), caller.name, request_id))

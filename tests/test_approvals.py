@@ -266,6 +266,6 @@ def test_what_is_held_is_seen_by_who_could_use_it():
         name: Held(each, "new") for name, each in (("reads", reads), ("writes", tool("writes")))
     }
     catalog = Catalog({"s": replace(seen(), held=held)}, 1)
-    view = policy.seen(catalog, Scope(None, frozenset({"read"})))
+    view = policy.Views().seen(catalog, Scope(None, frozenset({"read"})))
     assert list(view.servers["s"].held) == ["reads"] and view.servers["s"].waiting == 1
-    assert not policy.seen(catalog, Scope(frozenset({"t"}), EVERYTHING)).servers
+    assert not policy.Views().seen(catalog, Scope(frozenset({"t"}), EVERYTHING)).servers

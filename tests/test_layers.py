@@ -58,7 +58,6 @@ LAYERS = [
         "declarations",
         "ambient",
         "search",
-        "foreign",
         "typings",
         "endings",
         "hints",

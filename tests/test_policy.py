@@ -29,7 +29,6 @@ from mcpproxy.policy import (
     Views,
     may_use,
     needed,
-    seen,
 )
 
 READ, WRITE, DESTROY = {"readOnlyHint": True}, {"destructiveHint": False}, {"destructiveHint": True}
@@ -104,7 +103,7 @@ every = [(server, tool) for server in (*SERVERS, "not-there") for tool in (*TOOL
 def answer(one: Catalog, caller: Caller, server: str, tool: str) -> tuple[str, str] | None:
     """None when the call may go out, else the code and the sentence of the refusal."""
     try:
-        return gates.find(seen(one, caller.scope), caller, server, tool) and None
+        return gates.find(Views().seen(one, caller.scope), caller, server, tool) and None
     except CallError as error:
         return error.code, error.message
 
@@ -113,7 +112,7 @@ def answer(one: Catalog, caller: Caller, server: str, tool: str) -> tuple[str, s
 @settings(max_examples=30)
 @pytest.mark.threat("L5")
 def test_a_caller_can_call_what_it_sees_and_nothing_else(one, caller):
-    visible = {(tool.server, tool.name) for tool in seen(one, caller.scope).tools()}
+    visible = {(tool.server, tool.name) for tool in Views().seen(one, caller.scope).tools()}
     assert visible == {(tool.server, tool.name) for tool in one.tools() if may_use(caller, tool)}
     callable = {(s, t) for s, t in every if answer(one, caller, s, t) is None}
     assert callable == visible

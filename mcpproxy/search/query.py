@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from mcpproxy.foreign import EXPRESSIONS, FOREIGN
 from mcpproxy.search.acts import ACTS
 from mcpproxy.search.everyday import SAID
+from mcpproxy.search.foreign import EXPRESSIONS, FOREIGN
 from mcpproxy.search.lexicon import TOKEN, Vocabulary, fold, foreign_stem, parts, stem
 from mcpproxy.search.synonyms import SAME, STOP_WORDS, one_way, together
 
