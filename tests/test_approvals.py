@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -165,7 +166,8 @@ def test_a_tool_is_listed_in_characters_that_clients_take():
     }
     catalog = Catalog({"my server": Server("my server", "ready", None, tools, None)}, 1)
     listed = [direct(each, catalog, cuts=False)["name"] for each in catalog.tools()]
-    assert listed == ["my server__do it", "my server__do!it", "my_server__go_on"]
+    assert listed[2] == "my_server__go_on"
+    assert all(re.fullmatch(r"my_server__do_it_[0-9a-f]{6}", name) for name in listed[:2])
     assert [find_tool(name, catalog).tool for name in listed] == list(tools)
 
 
