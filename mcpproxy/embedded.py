@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,7 +118,7 @@ class Proxy:
         options = {
             "timeout_ms": timeout_ms,
             "max_tool_calls": max_tool_calls,
-            "allowed_servers": None if allowed_servers is None else list(allowed_servers),
+            "allowed_servers": listed(allowed_servers),
             "trace": trace or None,
         }
         body = given(
@@ -126,13 +126,14 @@ class Proxy:
             script=script,
             language=language,
             description=description,
-            input=input,
+            input=dict(input) if isinstance(input, Mapping) else input,
             options=given(**options) or None,
         )
-        try:
-            body = as_json(body)
-        except ValueError as error:
-            raise Refused("INVALID_REQUEST", f"what is sent must be JSON data: {error}") from error
+        for name, value in body.items():
+            try:
+                body[name] = as_json({name: value})[name]
+            except ValueError as error:
+                raise Refused("INVALID_REQUEST", f"{name} must be JSON data: {error}") from error
         from mcpproxy.policy import LOCAL
 
         reply = await self.daemon.execute(body, LOCAL, request_id=uuid.uuid4().hex)
@@ -152,8 +153,11 @@ class Proxy:
         from mcpproxy.locating import NoTool, located
         from mcpproxy.policy import LOCAL
 
+        arguments = {} if arguments is None else arguments
+        if not isinstance(arguments, Mapping):
+            raise CallError("INVALID_ARGS", f"arguments must be a mapping, not {arguments!r:.80}")
         try:
-            sent = as_json({} if arguments is None else arguments)
+            sent = as_json(arguments)
             found = await located(self.daemon, tool, LOCAL)
         except ValueError as error:
             raise CallError("INVALID_ARGS", f"arguments must be JSON data: {error}") from error
@@ -201,6 +205,11 @@ def load(config: Config | None, environ: Mapping[str, str], stack: AsyncExitStac
         raise SettingsError(f"the configuration must be JSON data: {error}") from error
     document.setdefault("data_dir", str(home / "state"))
     return settings.check(home / "mcp_config.json", document, environ)
+
+
+def listed(names: Sequence[str] | None) -> object:
+    """The names as an array. One name alone is no list of its letters: whoever reads it refuses it."""
+    return list(names) if isinstance(names, Collection) and not isinstance(names, str) else names
 
 
 def as_json(value: Mapping[str, Any]) -> Json:

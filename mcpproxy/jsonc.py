@@ -24,6 +24,10 @@ ESCAPE = re.compile(
 """Both halves of a pair of surrogates, one alone, or another escape."""
 
 
+LONGEST_WHOLE = 308
+"""Digits of a whole number that every double can hold, if not exactly."""
+
+
 def loads(text: str, doubled: list[str] | None = None) -> Any:
     """The value of a document. Raises `ValueError` whose message gives line and column.
 
@@ -78,17 +82,13 @@ def strict(text: str | bytes, most: int | None = None) -> Any:
                 f"it has more than {most:,} values; store the data where a tool can read it"
             )
         with uncollected(len(text)):
-            return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+            return json.loads(text, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
     except json.JSONDecodeError as error:
         raise ValueError(f"{error.msg} at line {error.lineno}, column {error.colno}") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8: {error.reason} at byte {error.start}") from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    except ValueError as error:
-        if "set_int_max_str_digits" in str(error):  # Python's own, which names its remedy
-            raise ValueError("an integer has more than 4300 digits") from error
-        raise
 
 
 def _refuse(word: str) -> Any:
@@ -98,5 +98,12 @@ def _refuse(word: str) -> Any:
 def _finite(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        raise ValueError(f"{digits[:50]} is too large for a number")
+        shown = digits if len(digits) <= 50 else f"{digits[:50]}…"
+        raise ValueError(f"{shown} is too large for a number")
     return number
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > LONGEST_WHOLE:
+        _finite(digits)
+    return int(digits)

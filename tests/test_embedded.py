@@ -6,6 +6,7 @@ import asyncio  # noqa: TID251 - of those who embed us
 import math
 import os
 import signal
+from types import MappingProxyType
 
 import anyio
 import pytest
@@ -37,10 +38,15 @@ async def test_programs_and_tools_run_in_it_and_nothing_is_left(tmp_path):
         with pytest.raises(Refused) as refused:
             await proxy.execute("1", timeout_ms=0)
         assert refused.value.code == "INVALID_OPTIONS"
-        with pytest.raises(Refused, match="JSON data"):
+        with pytest.raises(Refused, match="input must be JSON data"):
             await proxy.execute("1", {"when": object()})
+        with pytest.raises(Refused, match="allowed_servers must be an array"):
+            await proxy.execute("1", allowed_servers="stub")
+        assert (await proxy.execute("input.a", MappingProxyType({"a": 1}))).value == 1
         with pytest.raises(CallError, match="JSON data"):
             await proxy.call("stub:ping", {"when": math.nan})
+        with pytest.raises(CallError, match="must be a mapping"):
+            await proxy.call("stub:ping", [1])
         for tool, code in (("stub:ad", "TOOL_NOT_FOUND"), ("stub:fail", "TOOL_ERROR")):
             with pytest.raises(CallError) as failed:
                 await proxy.call(tool, {"message": "no"})
