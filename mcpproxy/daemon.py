@@ -146,6 +146,7 @@ class Daemon:
         Raises `Refused`: NOT_FOUND for an id that is not kept, INVALID_REQUEST for a param it doesn't know.
         """
         with noted(self.journal, caller.name, request_id):
+            request.check_on(self.settings)
             kept = await anyio.to_thread.run_sync(self.kept_code.find, cache_id, caller)
             body = keptcode.run_again(kept, params, options)
             wanted = request.read(body, self.settings, self.scripts, caller)

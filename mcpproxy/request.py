@@ -80,11 +80,7 @@ def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: 
 
     The order matters: a switched-off feature is said before any script file is touched.
     """
-    if not settings.enable_code_execution:
-        raise Refused(
-            "FEATURE_DISABLED",
-            "code execution is switched off: set enable_code_execution to true in the configuration",
-        )
+    check_on(settings)
     _only(body, FIELDS, "INVALID_REQUEST", "the request")
     body = _given(body)
     source, script = _text(body, "code"), _text(body, "script")
@@ -116,6 +112,15 @@ def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: 
         description=description,
         warnings=warnings,
     )
+
+
+def check_on(settings: Settings) -> None:
+    """Raises `Refused` where code execution is switched off."""
+    if not settings.enable_code_execution:
+        raise Refused(
+            "FEATURE_DISABLED",
+            "code execution is switched off: set enable_code_execution to true in the configuration",
+        )
 
 
 def _only(found: Mapping[str, Any], known: tuple[str, ...], code: str, where: str) -> None:

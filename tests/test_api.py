@@ -138,7 +138,6 @@ async def test_a_lone_surrogate_arrives_as_it_is(app, daemon):
         (b'{"input": {"a": 1e999}}', "1e999"),
         (b'{"input": {"a": ' + b"9" * 5000 + b"}}", "9… is too large for a number"),
         (b'{"input": {"a": -' + b"9" * 310 + b"}}", "9… is too large for a number"),
-        (b'{"input": {"a": ' + b"9" * 5000 + b"}}", "is too large for a number"),
         (b'{"code": "\xff"}', "byte 10"),
         (b"[1]", "object"),
         (b'"code"', "object"),

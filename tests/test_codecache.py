@@ -154,6 +154,13 @@ async def test_kept_code_runs_within_the_limits_that_it_is_given(daemon, monkeyp
         await again(timeout=1)
 
 
+async def test_nothing_is_looked_for_while_code_execution_is_off(daemon, monkeypatch):
+    off = daemon.settings.model_copy(update={"enable_code_execution": False})
+    monkeypatch.setattr(daemon, "settings", off)
+    with pytest.raises(Refused, match="switched off"):
+        await daemon.run_cached("nothing-like-it", {}, LOCAL, request_id="1")
+
+
 async def test_only_code_that_ran_well_and_was_described_is_kept(daemon):
     for body in ({"code": "1"}, {"code": "throw 1", "description": "fails"}):
         reply = await daemon.execute(body, LOCAL, request_id="1")
