@@ -6,12 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-LONGEST_NAME = 256
-"""Characters of a server's or a tool's name that are kept once its call is over."""
-
-
-def short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+from mcpproxy.names import short
 
 
 @dataclass(slots=True)

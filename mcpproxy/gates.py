@@ -22,6 +22,7 @@ from mcpproxy import approvals, names
 from mcpproxy.catalog import Catalog, Server, Tool
 from mcpproxy.effort import MOST_STEPS, Effort, compiled, path_text, too_deep, violations
 from mcpproxy.errors import CallError
+from mcpproxy.names import short
 from mcpproxy.policy import EVERYTHING, PERMISSIONS, Caller, may_use
 
 MOST_NAMED = 20
@@ -58,7 +59,7 @@ def check_allowed(server: str, allowed: frozenset[str] | None) -> None:
         more = f" and {len(allowed) - MOST_NAMED} more" if len(allowed) > MOST_NAMED else ""
         raise CallError(
             "SERVER_NOT_ALLOWED",
-            f"Server '{server}' is not in the allowed servers list ({some}{more}); "
+            f"Server '{short(server)}' is not in the allowed servers list ({some}{more}); "
             "call one of those, or ask for it in options.allowed_servers",
         )
 
@@ -68,13 +69,13 @@ def check_server(caller: Caller, server: str) -> None:
     if caller.servers is not None and server not in caller.servers:
         raise CallError(
             "ACCESS_DENIED",
-            f"this token may not use server '{server}'; it may use {named(caller)}. "
+            f"this token may not use server '{short(server)}'; it may use {named(caller)}. "
             "An operator can give it another scope",
         )
     if caller.profile is not None and server not in caller.profile.servers:
         raise CallError(
             "SERVER_NOT_ALLOWED",
-            f"Server '{server}' is not in the profile '{caller.profile.name}', which has {named(caller)}",
+            f"Server '{short(server)}' is not in the profile '{caller.profile.name}', which has {named(caller)}",
         )
 
 
@@ -123,7 +124,7 @@ def check_tool(caller: Caller, tool: str, server: Server) -> Tool:
     granted = [name for name in PERMISSIONS if name in caller.permissions]
     raise CallError(
         "PERMISSION_DENIED",
-        f"this token has no permission beyond {' and '.join(granted)}, and no tool '{tool}' of server "
+        f"this token has no permission beyond {' and '.join(granted)}, and no tool '{short(tool)}' of server "
         f"'{server.name}' does with that{meant(tool, usable)} search_tools finds what it may use, "
         "an operator can give it more",
     )
@@ -132,17 +133,19 @@ def check_tool(caller: Caller, tool: str, server: Server) -> Tool:
 def no_server(server: str, catalog: Catalog) -> str:
     """The sentence for a server that isn't there."""
     if not catalog.servers:
-        return f"there is no server '{server}': no servers are configured"
+        return f"there is no server '{short(server)}': no servers are configured"
     known = meant(server, catalog.servers)
     if known == ";" and len(catalog.servers) <= FEW:
-        return f"there is no server '{server}'; there are {', '.join(catalog.servers)}"
-    return f"there is no server '{server}'{known} list_servers shows all {len(catalog.servers)}"
+        return f"there is no server '{short(server)}'; there are {', '.join(catalog.servers)}"
+    return (
+        f"there is no server '{short(server)}'{known} list_servers shows all {len(catalog.servers)}"
+    )
 
 
 def no_tool(server: str, tool: str, known: Iterable[str]) -> str:
     """The sentence for a tool that its server doesn't have; `known` are those it has."""
     return (
-        f"server '{server}' has no tool '{tool}'{meant(tool, known)} "
+        f"server '{server}' has no tool '{short(tool)}'{meant(tool, known)} "
         "search_tools finds tools by what they do"
     )
 

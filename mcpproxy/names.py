@@ -64,6 +64,11 @@ class ToolId:
         return f"{self.server}:{self.tool}"
 
 
+def short(name: str) -> str:
+    """What is repeated, or kept, of a name that somebody chose."""
+    return name if len(name) <= LONGEST else f"{name[:LONGEST]}…"
+
+
 def find_tool(text: str, catalog: HasServers) -> ToolId | None:
     """The tool that `text` names in one of the usual ways, or None.
 

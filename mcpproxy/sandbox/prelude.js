@@ -68,8 +68,9 @@
   }
 
   const IDENTIFIER = /^[A-Za-z_$][\w$]*$/;
+  const begun = (name) => name.length > 100 ? apply(slice, name, [0, 100]) + '…' : name;
   const step = (path, key) => path + (typeof key === 'number' ? '[' + key + ']'
-    : apply(test, IDENTIFIER, [key]) ? '.' + key : '[' + quote(key) + ']');
+    : apply(test, IDENTIFIER, [key = begun(key)]) ? '.' + key : '[' + quote(key) + ']');
 
   class Unwritable extends E {}
   defineProperty(Unwritable.prototype, 'name', hidden('Unwritable'));
@@ -442,8 +443,8 @@
   /** The call that one with too few arguments was meant as: "server:tool" and an object with all three are seen most. */
   function spelled(server, tool) {
     const at = typeof server === 'string' ? apply(indexOf, server, [':']) : -1;
-    if (at > 0) return 'call_tool(' + quote(apply(slice, server, [0, at])) + ', ' + quote(apply(slice, server, [at + 1])) + ', args)';
-    return 'call_tool(' + (named(server) ? quote(server) : 'server') + ', ' + (named(tool) ? quote(tool) : 'tool') + ', args)';
+    if (at > 0) return 'call_tool(' + quote(begun(apply(slice, server, [0, at]))) + ', ' + quote(begun(apply(slice, server, [at + 1]))) + ', args)';
+    return 'call_tool(' + (named(server) ? quote(begun(server)) : 'server') + ', ' + (named(tool) ? quote(begun(tool)) : 'tool') + ', args)';
   }
 
   function call_tool(server, tool, args) {
@@ -530,7 +531,7 @@
       own('retryable', error.retryable);
       if (error.retry_after_ms !== undefined) own('retry_after_ms', error.retry_after_ms);
       if (error.result !== undefined) own('result', error.result);
-      apply(weakSet, failures, [this, error.code + ', ' + server + ':' + tool]);
+      apply(weakSet, failures, [this, error.code + ', ' + begun(server) + ':' + begun(tool)]);
     }
   }
   defineProperty(ToolError.prototype, 'name', hidden('ToolError'));
@@ -574,7 +575,7 @@
     const invalid = (wrong) => fails(entry, { code: 'INVALID_ARGS', message: call + ': ' + wrong, retryable: false });
     const promise = hinting(new P((resolve, reject) => { entry.resolve = resolve; entry.reject = reject; }), call, entry);
     if (typeof json !== 'string' && named(args[0]) && plain(args[1])) { invalid('write await tools' + step('', server) + step('', args[0]) + '({...})'); return promise; }
-    if (typeof json !== 'string') { invalid(json.wrong + '. await describe_tool(' + quote(server + ':' + tool) + ') shows its parameters'); return promise; }
+    if (typeof json !== 'string') { invalid(json.wrong + '. await describe_tool(' + quote(begun(server) + ':' + begun(tool)) + ') shows its parameters'); return promise; }
     const id = ++number;
     waiting[id] = entry;
     inFlight++;
