@@ -10,7 +10,7 @@ CORPUS = "hostile/test_corpus::test_it_ends_as_it_must_and_leaves_nothing"
 
 THREATS: dict[str, tuple[str, ...]] = {
     # the agent's script
-    "S1": (CORPUS, "test_calls::test_a_timeout_cancels_what_is_in_flight_and_says_so"),
+    "S1": (CORPUS, "test_execution::test_a_timeout_cancels_what_is_in_flight_and_says_so"),
     "S2": (CORPUS, "test_confine::test_a_vm_has_limits"),
     "S3": (
         CORPUS,
@@ -19,8 +19,8 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_script::test_questions_that_wait_are_a_crowd_too",
         "test_script::test_more_lines_than_the_prelude_sends_are_misbehaviour",
         "test_frames::test_a_frame_of_too_many_values_is_not_read",
-        "test_calls::test_a_script_that_reads_no_answers_makes_no_more_calls",
-        "test_calls::test_the_questions_of_a_script_are_gone_with_it_though_nobody_collects",
+        "test_execution::test_a_script_that_reads_no_answers_makes_no_more_calls",
+        "test_execution::test_the_questions_of_a_script_are_gone_with_it_though_nobody_collects",
         "test_zygote::test_a_vm_that_asks_on_and_reads_no_answers_is_not_heard",
         "test_contract::test_a_hundred_thousand_faults_are_told_by_the_first",
         "test_script::test_the_ledger_keeps_neither_arguments_nor_names_without_end",
@@ -43,7 +43,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_confine::test_a_vm_has_an_empty_environment_and_the_secrets_of_nobody",
         "test_confine::test_a_vm_has_exactly_one_descriptor",
         "test_confine::test_a_vm_that_tries_is_stopped",
-        "test_calls::test_nothing_survives_from_one_script_to_the_next",
+        "test_execution::test_nothing_survives_from_one_script_to_the_next",
     ),
     "S7": ("test_confine::test_a_vm_that_tries_is_stopped", "test_confine::test_a_vm_has_limits"),
     "S8": (
