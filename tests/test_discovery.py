@@ -1,3 +1,5 @@
+"""What an agent can find out about tools and servers: in few words, without a false one, and within bounds."""
+
 from __future__ import annotations
 
 import json

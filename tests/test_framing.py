@@ -1,3 +1,5 @@
+"""JSON-RPC on bytes, whatever stands in them: what is no message is answered as the protocol says, and the next one read."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Which tool a name means, however it is spelled, and under which names each is listed."""
+
 from __future__ import annotations
 
 import re

@@ -1,3 +1,5 @@
+"""Words find the tools that do what they ask for, the best first, and nothing where nothing fits."""
+
 from __future__ import annotations
 
 import time

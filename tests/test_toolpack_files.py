@@ -179,7 +179,7 @@ def test_a_file_may_be_called_anything(root, name):
 
 
 @pytest.mark.threat("P1")
-async def test_and_is_run_as_that_file(root):
+async def test_a_file_of_any_name_is_run_as_that_file(root):
     for n, name in enumerate(["--help", "$(id);b|c", "line\nbreak"]):
         put(root, f"{name}/{name}.py", f"print('{{\"n\": {n}}}')")
         members = {"id": f"t{n}", "kind": "python", "entry": f"{name}.py"}
@@ -216,7 +216,7 @@ def test_no_reference_leads_out_of_the_pack(root, ref):
 
 @pytest.mark.threat("P5")
 @pytest.mark.parametrize("linked", ["bad.tool.yaml", "script.py", "prompts/packs/a/b.v1.md"])
-def test_no_link_does(root, linked):
+def test_no_link_leads_out_of_the_pack(root, linked):
     put(root.parent, "secret", "id: bad\nkind: cli\nentry: cat\n")
     put(root, "prompts/REGISTRY.yaml", "a: {b: [1]}")
     put(root, "prompts/packs/a/b.spec.yaml", "type: object")

@@ -1,3 +1,5 @@
+"""A JSON Schema as a TypeScript type: short, true, and an end to it whatever the schema."""
+
 from __future__ import annotations
 
 import pytest

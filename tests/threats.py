@@ -277,7 +277,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_toolpack_templates::test_no_value_reaches_a_shell_or_becomes_two_arguments",
         "test_toolpack_templates::test_no_value_becomes_an_option",
         "test_toolpack_templates::test_what_can_be_no_argument_is_refused",
-        "test_toolpack_files::test_and_is_run_as_that_file",
+        "test_toolpack_files::test_a_file_of_any_name_is_run_as_that_file",
     ),
     "P2": (
         "test_toolpack_templates::test_the_rest_of_the_language_is_refused_when_the_file_is_read",
@@ -299,7 +299,7 @@ THREATS: dict[str, tuple[str, ...]] = {
     ),
     "P5": (
         "test_toolpack_files::test_no_reference_leads_out_of_the_pack",
-        "test_toolpack_files::test_no_link_does",
+        "test_toolpack_files::test_no_link_leads_out_of_the_pack",
         "test_toolpack_files::test_a_small_file_does_not_stand_for_a_huge_one",
     ),
     "P6": (
