@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import anyio
 
 from mcpproxy import policy
 from mcpproxy.catalog import Catalog, Server, Tool
+from mcpproxy.envelopes import Reply
 from mcpproxy.errors import Refused
 from mcpproxy.journal.store import Retention
 from mcpproxy.journal.writer import Journal
@@ -74,16 +75,6 @@ class FakeFleet:
         self.catalog = new
         for callback in self.callbacks:
             callback(new)
-
-
-@dataclass
-class Reply:
-    ok: bool
-    envelope: dict[str, Any]
-
-    @property
-    def text(self) -> str:
-        return json.dumps(self.envelope, separators=(",", ":"))
 
 
 @dataclass
@@ -169,6 +160,3 @@ class FakeDaemon:
         if isinstance(result, Exception):
             raise result
         return result or {"content": [{"type": "text", "text": json.dumps(arguments)}], "x-own": 1}
-
-
-Progress = Callable[[int, str], Awaitable[None]]

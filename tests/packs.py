@@ -25,13 +25,6 @@ ENVIRON = {
 ECHO = "import json, sys\njson.dump({'argv': sys.argv[1:], 'input': json.load(sys.stdin)}, sys.stdout)\n"
 
 
-def write(root: Path, **files: str) -> Path:
-    """Files by name, with `__` for `/` and `_` before the suffix written as they are in `names`."""
-    for name, text in files.items():
-        put(root, name, text)
-    return root
-
-
 def put(root: Path, name: str, text: str) -> Path:
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
