@@ -89,7 +89,10 @@ def read(body: Mapping[str, Any], settings: Settings, scripts: Scripts, caller: 
     language = _language(body)
     description = _description(body)
     given, input_text = _input(body)
-    timeout_ms, max_tool_calls, allowed, trace, warnings = _options(body, settings, caller)
+    options, warnings = _options(body), list[str]()
+    timeout_ms = _timeout(options, settings, caller, warnings)
+    max_tool_calls = _tool_calls(options, settings, caller, warnings)
+    trace, allowed = _trace(options), _servers(options)
     if script:
         stored = scripts.read(script, language, caller)
         source, language = stored.source, stored.language
@@ -240,44 +243,51 @@ def deeper(value: object, levels: int) -> bool:
     return True
 
 
-def _options(
-    body: Mapping[str, Any], settings: Settings, caller: Caller
-) -> tuple[int, int, frozenset[str] | None, bool, list[str]]:
+def _options(body: Mapping[str, Any]) -> dict[str, Any]:
     options = body.get("options", {})
     if not isinstance(options, dict):
         raise Refused("INVALID_OPTIONS", f"options must be an object, not {kind(options)}")
     _only(options, OPTIONS, "INVALID_OPTIONS", "options")
-    options = _given(options, "allowed_servers")  # which is never widened by what may be a mistake
-    timeout = _number(options, "timeout_ms")
-    if timeout is not None and not 1 <= timeout <= MAX_TIMEOUT_MS:
+    return _given(options, "allowed_servers")  # which is never widened by what may be a mistake
+
+
+def _timeout(
+    options: Mapping[str, Any], settings: Settings, caller: Caller, warnings: list[str]
+) -> int:
+    asked = _number(options, "timeout_ms")
+    if asked is not None and not 1 <= asked <= MAX_TIMEOUT_MS:
         raise Refused(
             "INVALID_OPTIONS",
-            f"timeout_ms must be between 1 and {MAX_TIMEOUT_MS} milliseconds, not {brief(str(timeout))}",
+            f"timeout_ms must be between 1 and {MAX_TIMEOUT_MS} milliseconds, not {brief(str(asked))}",
         )
-    calls = _number(options, "max_tool_calls")
-    if calls is not None and calls < 0:
+    longest = _least(settings.code_execution_limits.max_timeout_ms, caller.ceilings.timeout_ms)
+    usual = settings.code_execution_timeout_ms
+    return _clamped("timeout_ms", asked, usual, longest, warnings)
+
+
+def _tool_calls(
+    options: Mapping[str, Any], settings: Settings, caller: Caller, warnings: list[str]
+) -> int:
+    asked = _number(options, "max_tool_calls")
+    if asked is not None and asked < 0:
         raise Refused(
             "INVALID_OPTIONS",
-            f"max_tool_calls cannot be negative ({brief(str(calls))}); 0 means no limit",
+            f"max_tool_calls cannot be negative ({brief(str(asked))}); 0 means no limit",
         )
-    if calls is not None and calls > MAX_INTEGER:
+    if asked is not None and asked > MAX_INTEGER:
         raise Refused(
             "INVALID_OPTIONS", f"max_tool_calls can be at most {MAX_INTEGER}; 0 means no limit"
         )
+    most = _least(settings.code_execution_limits.max_tool_calls, caller.ceilings.tool_calls)
+    usual = settings.code_execution_max_tool_calls
+    return _clamped("max_tool_calls", asked, usual, most, warnings)
+
+
+def _trace(options: Mapping[str, Any]) -> bool:
     trace = options.get("trace", False)
     if not isinstance(trace, bool):
         raise Refused("INVALID_OPTIONS", f"trace must be true or false, not {kind(trace)}")
-    warnings: list[str] = []
-    limits, own = settings.code_execution_limits, caller.ceilings
-    longest = _least(limits.max_timeout_ms, own.timeout_ms)
-    most = _least(limits.max_tool_calls, own.tool_calls)
-    return (
-        _clamped("timeout_ms", timeout, settings.code_execution_timeout_ms, longest, warnings),
-        _clamped("max_tool_calls", calls, settings.code_execution_max_tool_calls, most, warnings),
-        _servers(options),
-        trace,
-        warnings,
-    )  # fmt: skip
+    return trace
 
 
 def _number(options: Mapping[str, Any], name: str) -> int | None:
