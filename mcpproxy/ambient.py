@@ -113,6 +113,7 @@ def described(tool: Tool) -> str:
 
 
 def documented(doc: str, line: str) -> Iterator[str]:
+    """A line below its comment, if it has one."""
     lines = doc.splitlines()
     if len(lines) == 1:
         yield f"/** {lines[0]} */"

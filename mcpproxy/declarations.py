@@ -72,6 +72,8 @@ class Described(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
+    """One argument of a tool, and the type that its schema comes to."""
+
     name: str
     type: str
     required: bool

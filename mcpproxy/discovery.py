@@ -305,6 +305,7 @@ def function_name(function: object, at: int) -> str:
 
 
 def known(name: str, catalog: Catalog) -> Tool:
+    """The tool of a name that was looked up in the same catalog."""
     server, _, tool = name.partition(":")
     found = catalog.tool(server, tool)
     if found is None:

@@ -141,6 +141,7 @@ def of_daemon(daemon: local.Running, places: paths.Places) -> Iterator[Finding]:
 
 
 def about(server: dict[str, Any]) -> Finding:
+    """How a server is, and what mends it where somebody has to do something."""
     name, state = server["name"], server["state"]
     if state == "quarantined":
         return Finding(

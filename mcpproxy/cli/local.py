@@ -85,6 +85,7 @@ def find(config: str | None) -> Running | None:
 
 
 def candidates(config: str | None) -> Iterator[Running]:
+    """Where one may be, the local socket first; the key goes nowhere that somebody else may listen."""
     path = places_of(config).socket
     if ours(path):
         yield Running(str(path), socket=path)

@@ -321,6 +321,7 @@ class Lookup:
 
 
 def row(entry: Entry) -> Row:
+    """What ranking goes by. Of a name that begins with its group, the rest is what it is called."""
     name, group = words(entry.name), words(entry.group)
     bare = name[len(group) :] if name[: len(group)] == group and len(name) > len(group) else name
     whole = "".join(name)

@@ -121,6 +121,7 @@ def concepts(query: str, vocabulary: Words, count: Count) -> list[Concept]:
 
 
 def split(query: str, count: Count) -> Iterator[str]:
+    """The words of a query, as they are written and in their parts."""
     text = fold(query[:LONGEST_QUERY])
     if " " in text.strip():  # alone, `git.log` is a name
         for literal, word in LITERALS:
@@ -197,6 +198,7 @@ def meant(word: str, vocabulary: Words, count: Count) -> Concept | None:
 
 
 def others(meanings: Iterable[str], count: Count, counts: float = OTHER_WORD) -> tuple[Form, ...]:
+    """Those of its meanings that occur, each of which counts less than the one before."""
     forms: list[Form] = []
     for meaning in meanings:
         said = meaning.split()

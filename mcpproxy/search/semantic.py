@@ -170,6 +170,7 @@ class Meanings:
             self._groups[group] = [entry.id for entry in found], vectors
 
     def likeness(self, query: str) -> Likeness:
+        """How near each entry is to what is asked."""
         if self._all is None:
             ids = [id for group, _ in self._groups.values() for id in group]
             matrix = self._vectors.stacked([vectors for _, vectors in self._groups.values()])

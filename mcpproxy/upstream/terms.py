@@ -34,6 +34,7 @@ def dialled(server: ServerSettings) -> dict[str, Any]:
 def limits(
     server: ServerSettings, settings: Settings
 ) -> tuple[int | None, int | None, float | None]:
+    """How many calls may run, how many may wait, and for how long: its own say, else everybody's."""
     own, default = server, settings.server_concurrency_defaults
     return (
         _first(own.max_concurrent_requests, default.max_concurrent_requests),
