@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, unquote
 
 import anyio
-import jsonschema_rs
 from starlette.types import Receive, Scope, Send
 
 from mcpproxy import gates, jsonc
@@ -77,7 +76,7 @@ class Query:
                 value = int(text)
             case "boolean" if text in ("true", "false"):
                 value = text == "true"
-        for error in jsonschema_rs.validator_for(self.schema).iter_errors(value):
+        for error in violations(compiled(self.schema), value):
             raise Refused("INVALID_REQUEST", gates.fault(error, self.name))
         return value
 
