@@ -14,7 +14,9 @@ from mcpproxy.tasks import open_tasks
 logger = logging.getLogger(__name__)
 
 DEBOUNCE_MS = 300
-"""Longest time in which changes are taken together; 50 ms without one end it."""
+"""Longest time in which changes are taken together; `STEP_MS` without one end it."""
+STEP_MS = 200
+"""Between looks of the thread that gathers changes: it can't sleep until there are any, and wakes the CPU each time."""
 LOOK_MS = 5000
 """Between looks at the files where nobody tells us of changes, as on some network file systems."""
 
@@ -46,7 +48,7 @@ async def _told(
         tasks.start_soon(_set_at_end, stop)
         await look()
         async for _ in awatch(
-            *folders, watch_filter=None, debounce=DEBOUNCE_MS, rust_timeout=LOOK_MS,
+            *folders, watch_filter=None, debounce=DEBOUNCE_MS, step=STEP_MS, rust_timeout=LOOK_MS,
             yield_on_timeout=True, recursive=recursive, stop_event=stop,
         ):  # fmt: skip
             await look()

@@ -9,6 +9,7 @@ from collections.abc import Generator
 
 import pytest
 import warm
+import warmed
 from hypothesis import settings
 
 # Nobody's keyring is touched, whatever this machine has: not here, not in daemons that tests start.
@@ -16,6 +17,7 @@ os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
 
 settings.register_profile("suite", max_examples=25, deadline=None)
 settings.load_profile("suite")
+warmed.hurry()
 
 
 gc.disable()  # until all is imported: there is nothing to find, and looking takes half a second

@@ -9,6 +9,8 @@ import socket
 import stat
 import sys
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from types import SimpleNamespace
 
 import httpx2
@@ -85,6 +87,13 @@ async def test_an_sdk_client_of_either_era_runs_a_script(serving, era, headers):
         async with Client(streams, mode=era, cache=None) as client:
             result = await client.call_tool("code_execution", {"code": ADD})
     assert json.loads(result.content[0].text) == {"ok": True, "value": {"sum": 5}}
+
+
+def test_an_answer_says_what_time_it_is(serving):
+    with closing(serving.connect()) as connection:
+        connection.request("GET", "/livez")
+        said = parsedate_to_datetime(connection.getresponse().headers["Date"])
+    assert abs((datetime.now(UTC) - said).total_seconds()) < 3
 
 
 def test_a_client_that_hangs_up_ends_its_script_and_frees_its_place(serving):

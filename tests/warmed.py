@@ -41,6 +41,13 @@ def read(line: socket.socket) -> tuple[list[Any], list[int]]:
         return json.loads(request.read(int.from_bytes(size, "big"))), streams
 
 
+def hurry() -> None:
+    """Have changed files be noticed sooner than is good for a battery."""
+    from mcpproxy import watching
+
+    watching.STEP_MS = 20
+
+
 def prepare() -> None:
     """Import what processes need, and see to it that OXC is compiled."""
     import gc
@@ -48,6 +55,7 @@ def prepare() -> None:
 
     for name in MORE:
         importlib.import_module(name)
+    hurry()
     if not (pid := os.fork()):  # the compiler has threads, which a process that forks must not have
         from mcpproxy.sandbox.typescript import load_compiled
 
