@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 MOST_VALUES = 250_000
 """In what a client sends: some hundredths of a second."""
+LARGEST = 16 * 2**20
+"""Bytes of one request, whichever way it comes: what is taken on one is taken on all."""
 LARGE = 2**17
 """Bytes of a text that is read without Python's collector."""
 

@@ -33,6 +33,7 @@ from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
 from mcpproxy import __version__, offer
+from mcpproxy.bulk import LARGEST
 from mcpproxy.incoming import Incoming
 from mcpproxy.names import find_tool
 from mcpproxy.policy import LOCAL, Caller
@@ -40,9 +41,6 @@ from mcpproxy.toolbox import Call, Context, Json, Tools, asked_by
 
 if TYPE_CHECKING:
     from mcpproxy.catalog import Catalog
-
-LARGEST_BODY = 16 * 2**20
-"""Bytes of one request: room for a script's source and a large input."""
 
 FIXED_TTL_MS = 3_600_000
 """A list that only a new version of this program changes."""
@@ -142,9 +140,9 @@ class Face:
             self.server,
             # The guard in front has checked Host and Origin against the settings.
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-            max_request_body_size=LARGEST_BODY,
+            max_request_body_size=LARGEST,
         )
-        self._incoming = Incoming(self.manager.handle_request, LARGEST_BODY)
+        self._incoming = Incoming(self.manager.handle_request, LARGEST)
 
     async def listen(
         self, ctx: Context, params: types.SubscriptionsListenRequestParams

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
@@ -35,13 +37,13 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from mcpproxy import jsonrpc
-from mcpproxy.bulk import MOST_VALUES, values
+from mcpproxy.bulk import LARGEST, MOST_VALUES, values
 from mcpproxy.jsonrpc import Malformed
 
 logger = logging.getLogger(__name__)
 
-LONGEST_LINE = 64 * 2**20
-"""Bytes of one message. What is longer is skipped up to its end and answered with an error."""
+UNUSUAL = re.compile(rb"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{309}")
+"""What is in a line that may have a number in it which JSON, or a double, has not."""
 
 LAST_SECONDS = 2.0
 """How long what was asked may take after the end of the input."""
@@ -99,14 +101,21 @@ class Owed:
         return [JSONRPCError(jsonrpc="2.0", id=number, error=said) for number in self._ids]
 
 
+@dataclass(frozen=True, slots=True)
 class TooLong:
     """Stands for a line that was longer than the limit."""
 
+    ends: bytes = b""
+    """Its beginning and its end: they tell whose request it is."""
+
 
 async def lines(
-    stream: ByteReceiveStream, longest: int = LONGEST_LINE
+    stream: ByteReceiveStream, longest: int = LARGEST
 ) -> AsyncIterator[bytes | TooLong]:
-    """Lines without their ends; the last one may lack its own, as `printf` writes it."""
+    """Lines without their ends; the last one may lack its own, as `printf` writes it.
+
+    What is longer than that is skipped up to its end.
+    """
     # Pieces are joined once per line: adding up a buffer would be quadratic in the message.
     pieces: list[bytes] = []
     size = 0
@@ -122,30 +131,30 @@ async def lines(
         *complete, rest = chunk.split(b"\n")
         for tail in complete:
             size += len(tail)
-            yield b"".join([*pieces, tail]) if size <= longest else TooLong()
+            pieces.append(tail)
+            yield b"".join(pieces) if size <= longest else TooLong(jsonrpc.ends(pieces))
             pieces, size = [], 0
         size += len(rest)
-        if size <= longest:
-            pieces.append(rest)
-        else:
-            pieces.clear()
+        pieces.append(rest)
+        if size > longest:
+            pieces = [jsonrpc.ends(pieces)]
 
 
 def parse(line: bytes | TooLong, *, batches: bool = False) -> list[JSONRPCMessage]:
     """The message in `line`, or those of a batch where there may be some. Raises `Malformed`."""
     if isinstance(line, TooLong):
-        raise Malformed(jsonrpc.INVALID_REQUEST, f"a message has at most {LONGEST_LINE:,} bytes")
-    if values(line, MOST_VALUES) > MOST_VALUES:
-        raise Malformed(jsonrpc.INVALID_REQUEST, f"a message has at most {MOST_VALUES:,} values")
-    try:
-        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValidationError:
-        pass
-    else:
-        # The quick parser takes a request for a notification when its id is of an odd kind.
-        if not isinstance(message, JSONRPCNotification) or b'"id"' not in line:
-            return [message]
-    # It also refuses lone surrogates, which JSON allows and scripts may hold.
+        fault = f"a message has at most {LARGEST:,} bytes; store the data where a tool can read it"
+        raise Malformed(jsonrpc.INVALID_REQUEST, fault, jsonrpc.asked_as(line.ends))
+    if not UNUSUAL.search(line) and values(line, MOST_VALUES) <= MOST_VALUES:
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValidationError:
+            pass
+        else:
+            # The quick parser takes a request for a notification when its id is of an odd kind.
+            if not isinstance(message, JSONRPCNotification) or b'"id"' not in line:
+                return [message]
+    # It refuses lone surrogates, which JSON allows and scripts may hold, and takes NaN.
     decoded = jsonrpc.loads(line)
     if isinstance(decoded, list):
         if not batches:

@@ -6,6 +6,8 @@ and never null, parameters are an object. The revisions up to 2025-03-26 have ba
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 from mcpproxy import jsonc
@@ -22,6 +24,18 @@ WITH_BATCHES = ("2024-11-05", "2025-03-26")
 MOST = 100
 """Messages of a batch."""
 NO_BATCHES = "batches are of MCP up to 2025-03-26; send each message by itself"
+
+
+HEAD = 300
+"""Bytes at either end of a message in which its id stands."""
+CUT = b"\0 cut \0"
+"""Stands for the middle of a message: nothing that JSON has."""
+ID = rb'"id"\s*:\s*(\d+|"[^"\\]*")\s*'
+BEGUN = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
+FIRST = re.compile(BEGUN + ID + b",")
+LAST = re.compile(b",\\s*" + ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+"""Where libraries put it."""
+REQUEST = re.compile(BEGUN + rb"(?:" + ID + rb',\s*)?"method"')
 
 
 class Malformed(ValueError):
@@ -41,6 +55,25 @@ def error(code: int, message: str, id: str | int | None = None, data: object = N
     return {"jsonrpc": "2.0", "id": id, "error": said}
 
 
+def ends(parts: list[bytes]) -> bytes:
+    """What is kept of the parts of a message that is too long."""
+    return b"".join(parts[:3])[:HEAD] + CUT + b"".join(parts[-3:])[-HEAD:]
+
+
+def answer_to(text: bytes) -> str | int | None:
+    """The id in an answer that can't be read; None for what isn't one."""
+    found = None if b'"method"' in text[:HEAD] else FIRST.match(text) or LAST.search(text[-HEAD:])
+    return None if found is None else json.loads(found[1])
+
+
+def asked_as(text: bytes) -> str | int | None:
+    """The id of a request that can't be read, so that its sender needn't wait for ever; None for all else."""
+    if (found := REQUEST.match(text[:HEAD])) is None:
+        return None
+    given = found[1] or ((last := LAST.search(text[-HEAD:])) and last[1])
+    return json.loads(given) if given else None
+
+
 def loads(data: bytes) -> Any:
     """The JSON value in UTF-8 text, of a size that can be read in one go. Raises `Malformed`."""
     try:
@@ -49,7 +82,7 @@ def loads(data: bytes) -> Any:
         reason = f"not UTF-8: {fault.reason} at byte {fault.start}"
     except ValueError as fault:
         reason = str(fault)
-    raise Malformed(PARSE_ERROR, f"Parse error: {reason}")
+    raise Malformed(PARSE_ERROR, f"Parse error: {reason}", asked_as(data))
 
 
 def check(value: Any) -> None:

@@ -382,7 +382,7 @@ TABLE = [
 12 Another wrong member is 400 INVALID_REQUEST (contract 8).
 13 The key comes as X-API-Key or ?apikey=; without it, 401.
 14 Every answer has request_id, in its body and as X-Request-Id.
-15 A body above 4 MiB is 413 and isn't read to its end.
+15 A body above 16 MiB is 413 and isn't read to its end.
 16 A body that isn't JSON is 400 and says where; another media type is 415.
 17 The feature switch holds before any script file is touched, on every surface.
 18 Another method is 405 with Allow; another path is 404.

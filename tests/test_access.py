@@ -36,14 +36,13 @@ from doors import (
 )
 from pages import blocks, page
 
+from mcpproxy.bulk import LARGEST
 from mcpproxy.connections import BODY_SECONDS, HEAD_SECONDS, MOST_HEAD
 from mcpproxy.errors import CALL_CODES
-from mcpproxy.face import LARGEST_BODY
 from mcpproxy.guard import LONG_KEY
 from mcpproxy.policy import needed
 from mcpproxy.rates import WRONG_KEYS
 from mcpproxy.rest.api import open_api
-from mcpproxy.rest.routing import MAX_BODY_BYTES
 from mcpproxy.settings import load
 
 
@@ -406,7 +405,7 @@ def test_the_tables_of_the_page_say_what_the_code_does(tmp_path):
     limits = dict(rows("At the door"))
     for what, *numbers in (
         ("request line and headers", MOST_HEAD, HEAD_SECONDS),
-        ("body", MAX_BODY_BYTES, LARGEST_BODY, BODY_SECONDS),
+        ("body", LARGEST, BODY_SECONDS),
         ("wrong keys", WRONG_KEYS, LONG_KEY),
     ):
         for number in numbers:

@@ -12,13 +12,13 @@ from asgi import Client, ask, http
 from fakes import FakeDaemon, catalog, server
 
 from mcpproxy import __version__
-from mcpproxy.bulk import MOST_VALUES
+from mcpproxy.bulk import LARGEST, MOST_VALUES
 from mcpproxy.catalog import Catalog
 from mcpproxy.envelopes import Reply
 from mcpproxy.errors import REFUSALS, Refused
 from mcpproxy.guard import Guard
 from mcpproxy.policy import ADMIN, Caller
-from mcpproxy.rest import code, routing
+from mcpproxy.rest import code
 from mcpproxy.rest.api import open_api
 from mcpproxy.rest.routing import STATUS
 from mcpproxy.scripts import Scripts
@@ -190,7 +190,7 @@ async def test_json_may_be_spelled_in_several_ways(app, kind):
 
 async def test_a_body_of_the_largest_size_is_taken(app):
     filled = json.dumps({"code": ""}).encode()
-    padded = filled + b" " * (routing.MAX_BODY_BYTES - len(filled))
+    padded = filled + b" " * (LARGEST - len(filled))
     headers = JSON | {"Content-Length": str(len(padded))}
     assert (await ask(app, "POST", EXEC, padded, headers=headers)).status == 200
 
@@ -198,7 +198,7 @@ async def test_a_body_of_the_largest_size_is_taken(app):
 @pytest.mark.req("REQ-REST-15")
 async def test_a_larger_body_is_refused_by_what_it_declares(app):
     client = Client(b"never read")
-    headers = JSON | {"Content-Length": str(routing.MAX_BODY_BYTES + 1)}
+    headers = JSON | {"Content-Length": str(LARGEST + 1)}
     await app(http("POST", EXEC, headers), client.receive, client.send)
     assert client.answer.status == 413
     assert client.answer.body["error"]["code"] == "REQUEST_TOO_LARGE"
@@ -211,7 +211,7 @@ async def test_a_larger_body_is_refused_while_it_comes(app):
     client = Client(*[b" " * 2**20] * 50)
     await app(http("POST", EXEC, JSON), client.receive, client.send)
     assert client.answer.status == 413
-    assert client.read == 5
+    assert client.read == LARGEST // 2**20 + 1
 
 
 @pytest.mark.threat("L4")

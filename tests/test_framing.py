@@ -57,6 +57,37 @@ async def test_a_line_that_is_too_long_is_skipped_and_the_next_one_read():
     assert second == b"ok"
 
 
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":"', b'"}}'),
+        (b'{"method":"x","params":{"a":"', b'"},"jsonrpc":"2.0","id":7}'),
+        (b'{"method":"x","params":{"a":"', b'"}, "id": 7, "jsonrpc": "2.0"}'),
+    ],
+)
+async def test_who_asks_too_much_is_told_so_as_the_answer(start, end):
+    pieces = [start, *[b"x" * 50] * 20, end + b"\n"]
+    longest = await cut(*pieces)
+    for line in (*longest, start + b'","b":1e400,"c":"' + end, start + b'","b":[' + b"[]," * MOST_VALUES + b'0],"c":"' + end):  # fmt: skip
+        with pytest.raises(
+            Malformed, match=r"16,777,216 bytes|1e400 is too large|250,000 values"
+        ) as refused:
+            parse(line)
+        assert refused.value.id == 7
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e400", "9" * 310])
+async def test_no_number_that_json_or_a_double_has_not_gets_in(number):
+    with pytest.raises(Malformed) as refused:
+        parse(b'{"jsonrpc":"2.0","id":"a","method":"x","params":{"n":%b}}' % number.encode())
+    assert refused.value.id == "a"
+    said = parse(b'{"jsonrpc":"2.0","id":1,"result":{"text":"%b"}}' % number.encode())
+    assert said[0].result == {"text": number}
+    with pytest.raises(Malformed) as refused:
+        parse(b'{"jsonrpc":"2.0","id":1,"result":{"n":%b}}' % number.encode())
+    assert refused.value.id is None, "an answer is no request"
+
+
 async def test_a_large_line_takes_time_in_proportion():
     chunks = [b"x" * 65536] * 500
     (line,) = await cut(*chunks, b"\n", longest=2**30)
@@ -69,7 +100,7 @@ async def test_a_large_line_takes_time_in_proportion():
         (b"nope", -32700),
         (b"\xff\xfe", -32700),
         (b"[" * 100_000, -32700),
-        (b"[" + b"[]," * MOST_VALUES + b"7]", -32600),
+        (b"[" + b"[]," * MOST_VALUES + b"7]", -32700),
         (b"[]", -32600),
         (b"7", -32600),
         (b'{"jsonrpc":"2.0","id":1}', -32600),

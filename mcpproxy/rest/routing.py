@@ -20,7 +20,7 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from mcpproxy import gates, jsonc
-from mcpproxy.bulk import MOST_VALUES
+from mcpproxy.bulk import LARGEST, MOST_VALUES
 from mcpproxy.effort import compiled, violations
 from mcpproxy.envelopes import refusal, to_json
 from mcpproxy.errors import Refused
@@ -35,7 +35,6 @@ logger = logging.getLogger(__name__)
 Json = dict[str, Any]
 Headers = list[tuple[bytes, bytes]]
 
-MAX_BODY_BYTES = 4 * 2**20
 INTEGER = re.compile("-?[0-9]{1,16}")
 STATUS = {
     "INVALID_REQUEST": 400,
@@ -338,10 +337,10 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
     """The whole body. Raises `Refused` for one that is too large, before all of it is read."""
     too_large = Refused(
         "REQUEST_TOO_LARGE",
-        f"the body has more than {MAX_BODY_BYTES:,} bytes; store the data where a tool can read it",
+        f"the body has more than {LARGEST:,} bytes; store the data where a tool can read it",
     )
     declared = dict(scope["headers"]).get(b"content-length", b"0")
-    if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
+    if declared.isdigit() and int(declared) > LARGEST:
         raise too_large
     pieces, size = [], 0
     while True:
@@ -350,7 +349,7 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
             raise Refused("INVALID_REQUEST", "the body ended early")
         pieces.append(message.get("body", b""))
         size += len(pieces[-1])
-        if size > MAX_BODY_BYTES:
+        if size > LARGEST:
             raise too_large
         if not message.get("more_body", False):
             return b"".join(pieces)

@@ -21,6 +21,7 @@ import mcp_types as types
 import pydantic_core
 from mcp.shared.message import SessionMessage
 
+from mcpproxy import jsonrpc
 from mcpproxy.bulk import uncollected
 from mcpproxy.readiness import Readable
 
@@ -33,7 +34,6 @@ LONGEST_MESSAGE = 1 << 25
 """Bytes of one message that is read; a longer answer is an error of its call. Reading it takes several times its size."""
 ENDLESS_MESSAGE = 1 << 28
 """Bytes of one message after which who sends it is cut off."""
-CUT = b"\0 cut \0"
 TURN = 16
 """Lines that are handled before others get their turn: each may start a task."""
 UNREAD_BYTES = 1 << 20
@@ -41,12 +41,6 @@ UNREAD_BYTES = 1 << 20
 NOTED = 100
 """Lines per connection that are no messages and are logged; the rest isn't."""
 OBJECT = re.compile(rb"\s*\{")
-HEAD = 300
-"""Bytes at either end of a response in which its id stands."""
-ID = rb'"id"\s*:\s*(\d+|"[^"\\]*")\s*'
-FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + ID + b",")
-LAST = re.compile(b",\\s*" + ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
-"""Where libraries put it."""
 
 
 class Stream:
@@ -158,8 +152,7 @@ class Lines(Messages):
         self._size += len(first)
         if self._size > LONGEST_MESSAGE:
             # Its ends tell whose answer it is. What is in between is nothing that JSON has.
-            parts = self._parts
-            self._parts = [b"".join(parts[:3])[:HEAD], CUT, b"".join(parts[-3:])[-HEAD:]]
+            self._parts = [jsonrpc.ends(self._parts)]
         if newline:
             self._lines.append(b"".join(self._parts))
             *lines, last = rest.split(b"\n")
@@ -358,15 +351,14 @@ def _load(line: bytes) -> Any:
 
 def _unreadable(line: bytes, error: Exception) -> Json | None:
     """An error in place of a response that can't be read, if that is what it is: its call must not hang."""
-    found = None if b'"method"' in line[:HEAD] else FIRST.match(line) or LAST.search(line[-HEAD:])
-    if found is None:
+    if (number := jsonrpc.answer_to(line)) is None:
         return None
     why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-    if CUT in line:
+    if jsonrpc.CUT in line:
         why = f"it has more than {LONGEST_MESSAGE >> 20} MiB; ask for less at once"
     message = f"the server sent a response that can't be read: {why}"
     fault = {"code": types.INTERNAL_ERROR, "message": message}
-    return {"id": json.loads(found[1]), "error": fault}
+    return {"id": number, "error": fault}
 
 
 def answer(data: Json, number: int | str) -> types.JSONRPCResponse | types.JSONRPCError:
