@@ -351,6 +351,9 @@ class Execution:
         script = self._script
         if outcome.ok:
             envelope: dict[str, Any] = {"ok": True, "value": outcome.value}
+            source, catalog = self._request.source, self._upstreams.catalog
+            if lost := hints.caught(outcome.value, script.logs, source, catalog):
+                self._warnings.append(f"the program caught an error of its own: {lost}")
         else:
             envelope = {"ok": False, "error": self._error(outcome)}
         if script.logs:
@@ -375,7 +378,7 @@ class Execution:
         request = self._request
         gave = self._script.gave
         if advice := hints.advice(
-            outcome.code, message, request.source, catalog, request.input, gave
+            outcome.code, message, request.source, catalog, request.input, gave, self._script.logs
         ):
             message = f"{message}. {advice}"
         return {"code": outcome.code, "message": message, "stack": outcome.stack, **outcome.extra}

@@ -7,118 +7,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from mcpproxy import modules, names
+from mcpproxy.absent import DISCOVERY, EXPECTED, PRESENT, TOOLS, mentioned, missing, stood_for
 from mcpproxy.catalog import Catalog
-from mcpproxy.contents import Contents
+from mcpproxy.contents import STEP, Contents
 from mcpproxy.declarations import access, call_line
-from mcpproxy.guesses import TAGGED, looks_like
-from mcpproxy.sandbox.source import MARKS, fence_tag, unfenced
+from mcpproxy.guesses import looks_like
+from mcpproxy.sandbox.source import MARKS, unfenced
 
 NOTHING: dict[Any, Any] = {}
-VALUE = "end with the value, or return it"
-GIVEN = "what the request sent as input is the global input"
-TOOLS = "tools are called as await tools.<server>.<tool>({...})"
-DISCOVERY = "Object.keys(tools) names the servers, await search_tools(query) finds tools"
-LEFT_OVER = "leave the name of the language out of the code"
-
-ABSENT = {
-    "fetch": "there is no network here: call a tool, e.g. await tools.<server>.<tool>({...}); search_tools() finds one",
-    **dict.fromkeys(
-        ("AbortController", "AbortSignal"),
-        "a call can't be aborted; await Promise.race([call, sleep(ms)]) stops waiting for it",
-    ),
-    "XMLHttpRequest": "there is no network here: call a tool instead",
-    "WebSocket": "there is no network here: call a tool instead",
-    "axios": "there is no network here, and there are no modules: call a tool instead",
-    **dict.fromkeys(
-        ("Headers", "Request", "Response", "FormData"),
-        "there is no network here: call a tool instead",
-    ),
-    "require": "require is not available, there are no modules here",
-    "module": f"there are no modules here, so nothing is exported: {VALUE}",
-    "exports": f"there are no modules here, so nothing is exported: {VALUE}",
-    "process": "there is no process object or environment here: pass what you need as input",
-    "Buffer": "there is no Buffer here: use TextEncoder, TextDecoder, atob or btoa",
-    "fs": "there are no files here: fs is not available; call a tool that reads files",
-    "path": "there are no modules here: path is not available; join strings",
-    "setTimeout": "there are no timers here: use await sleep(ms)",
-    "setInterval": "there are no timers here: setInterval is not available; loop with await sleep(ms)",
-    "setImmediate": "there are no timers here: use queueMicrotask or await sleep(0)",
-    "clearTimeout": "there are no timers here: use await sleep(ms)",
-    "clearInterval": "there are no timers here: use await sleep(ms)",
-    "window": "this is no browser: use globalThis",
-    "global": "use globalThis",
-    "self": "use globalThis",
-    "document": "this is no browser: there is no document",
-    "localStorage": "nothing is kept from one execution to the next: there is no localStorage",
-    "Deno": "this is not Deno: call a tool instead",
-    "Bun": "this is not Bun: call a tool instead",
-    "print": f"use console.log to write a line, and {VALUE}",
-    "Temporal": "there is no Temporal here: use Date",
-    "WebAssembly": "there is no WebAssembly here",
-    "True": "this is JavaScript: write true",
-    "False": "this is JavaScript: write false",
-    "None": "this is JavaScript: write null",
-    **dict.fromkeys(
-        (
-            "mcp",
-            "client",
-            "servers",
-            "codemode",
-            "invoke",
-            "tool",
-            "useTool",
-            "runTool",
-            "executeTool",
-            "functions",
-            "server",
-            "api",
-            "sdk",
-        ),
-        TOOLS,
-    ),
-    **dict.fromkeys(("exit", "alert", "output", "emit", "respond", "display"), VALUE),
-    "len": "this is JavaScript: use .length",
-    "str": "this is JavaScript: use String(x)",
-    "int": "this is JavaScript: use Number(x) or Math.trunc(x)",
-    "range": "this is JavaScript: write for (let i = 0; i < n; i++)",
-    **dict.fromkeys(("nil", "NULL"), "this is JavaScript: write null"),
-    "list_servers": DISCOVERY,
-    "list_tools": DISCOVERY,
-    "get_functions": 'await describe_tool("server:tool") describes a tool',
-    "retrieve_tools": "await search_tools(query) finds tools",
-    **dict.fromkeys(("args", "params", "event", "context", "request", "req"), GIVEN),
-    **dict.fromkeys(("javascript", "js", "typescript", "ts"), LEFT_OVER),
-}
-"""Names that models expect, and what to use instead."""
-
-PRESENT = (
-    "call_tool",
-    "call_tools",
-    "tools",
-    "search_tools",
-    "describe_tool",
-    "console",
-    "sleep",
-    "input",
-)
-
 MISSING = re.compile(r"^ReferenceError: (?:'?)([^\s']+)(?:'?) is not defined")
-FOR_MCP = re.compile(r"(?:call|use|run|execute|invoke|get|create)?_?mcp_?\w*", re.IGNORECASE)
-"""How other systems call what reaches their tools."""
-LABEL = re.compile(r"[\w.-]+:\s")
+CAUGHT = re.compile(r"(?<![\w$.])([A-Za-z_$][\w$]{0,60}) is not defined")
+FEW = 64
+"""Values of a result that are looked at for what a program caught."""
 MODULE = re.compile(r"could not load module|^SyntaxError: .*\bmodules?\b")
 EXPORT = re.compile(r"^[ \t]*export\s*[*{]", re.MULTILINE)
 IMPORTED = "import is not available, there are no modules here"
 EXPORTED = "there are no modules here, so nothing can be exported again from another one"
 
-EXPECTED = (
-    "code must be a JavaScript or TypeScript program that calls tools and gives a value, for example: "
-    "const r = await tools.<server>.<tool>({...}); return r"
-)
 QUOTES = re.compile("Unexpected character '[\u2018\u2019\u201c\u201d\u00ab\u00bb]'")
 AROUND_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 ALONE = "Send the code alone, without the text around it, in one block"
@@ -149,11 +58,23 @@ OBJECT = re.compile(
 )
 COMMENTS = re.compile(r"//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)")
 UNDEFINED = "the script gave no value (undefined)"
-MADE = re.compile(r"^(?:const|let|var) ([\w$]+)[^=\n]{0,100}= ?([^\n]{0,200})", re.MULTILINE)
+LOGGED = re.compile(
+    r"^[ \t]*console\.(?:log|info)\((.{1,200})\);?\s*(?:\}\)\(\);?\s*)?\Z"
+    r"|\.then\(\(?[\w$]+\)? => console\.(?:log|info)\((.{1,200})\)\);?\s*\Z",
+    re.MULTILINE,
+)
+"""What a program, or the function that it is, logs last."""
+TEXT_OF = re.compile(r"JSON\.stringify\(([\w$.]+)(?:, *null, *\d)?\)\Z")
+ONE = re.compile(r"[\w$.?]+(?:\[[\w$'\"]+\])*\Z")
+RETURNS = re.compile(r"\breturn ([\w$]+);?\s*\Z")
+MADE = re.compile(
+    r"^(?:export )?(?:const|let|var) ([\w$]+)[^=\n]{0,100}= ?([^\n]{0,200})", re.MULTILINE
+)
 DEFINED = re.compile(r"(?:async\b|function\b|class\b|\(?[\w$,\s{}:]*\)?\s*=>)")
 MAIN = re.compile(r"\b(?:function|const|let|var)\s+(main|run|execute|handler|start)\b")
 
 ACCESSOR = re.compile(r"[{;}\n]\s?[ \t]*(?:static\s+)?accessor\s+[\w$#]")
+LONGEST_LOGGED = 1000
 LOOKED_AT = 2**16
 """Characters of a source that are searched: the daemon does this on its event loop."""
 
@@ -161,6 +82,10 @@ DATA = (
     "await tools.<server>.<tool>({...}) gives the tool's data itself, already parsed: use it as it is. What "
     "call_tool gives has its content under .result"
 )
+DOTTED = re.compile(
+    r"^TypeError: tools((?:\.[\w$]+|\[ *['\"][^'\"\]\n]+['\"] *\]){3,}) is not a function"
+)
+INPUT = re.compile(r"\(input\??\.([\w$]+) is undefined\)")
 CHECKED = re.compile(r"![\w$]+\.ok\b")
 NO_ENVELOPE = (
     "await tools.<server>.<tool>({...}) gives the tool's data, which has no ok of its own, and throws when the call "
@@ -171,8 +96,8 @@ WRONG_USE = [
     (re.compile(r"^TypeError: tools(?:\.[\w$]+|\[[^\]]*\])? is not a function"), TOOLS),
     (re.compile(r"^TypeError: tools is not iterable"), f"tools is no array: {DISCOVERY}"),
     (
-        re.compile(r"^TypeError: tools\.[\w$]+(?:\.[\w$]+){2,} is not a function"),
-        'a name with dots goes in brackets: await tools.<server>["a.b"]({...})',
+        re.compile(r"\((?:[\w$]+\.)?tools(?:\.[\w$]+)? is undefined\)"),
+        "tools is a global, and a function that is called for its value gets input alone: take tools out of the parameters",
     ),
     (
         re.compile(r"^TypeError: call_tools?\(.*\.(?:then|catch|finally) is not a function", re.DOTALL),
@@ -180,7 +105,7 @@ WRONG_USE = [
     ),
     (
         re.compile(r"Intl\.[\w$]+ is not a "),
-        "Intl has NumberFormat and DateTimeFormat alone here, which write en-US in UTC",
+        "Intl has NumberFormat, DateTimeFormat, Collator, PluralRules, ListFormat and RelativeTimeFormat here, in en-US and UTC",
     ),
     (
         re.compile(r"crypto\.(?:subtle is undefined|[\w$]+ is not a function)"),
@@ -206,18 +131,20 @@ def advice(
     message: str,
     source: str,
     catalog: Catalog,
-    given: Container[str] = (),
+    given: Collection[str] = (),
     gave: Mapping[Any, Any] = NOTHING,
+    logs: Iterable[Mapping[str, str]] = (),
 ) -> str | None:
     """One sentence for the one who wrote `source`, or None when there is nothing to add.
 
-    `catalog` is what they may see, `given` the names in the input, `gave` what tools gave by "server:tool".
+    `catalog` is what they may see, `given` the names in the input, `gave` what tools gave by "server:tool",
+    `logs` the lines that it wrote.
     """
     source = source[:LOOKED_AT]
     if (found := MISSING.match(message)) is not None:
         if found[1] in given:
             return f"It is a member of input: write input.{found[1]}"
-        return _missing(found[1], source, catalog)
+        return missing(found[1], source, catalog)
     if code == "SYNTAX_ERROR":
         return _syntax(message, source, catalog)
     if MODULE.search(message):
@@ -233,6 +160,13 @@ def advice(
     said_nothing = message == "Error" or "undefined" in message
     if said_nothing and "await tools" in source and CHECKED.search(source):
         return NO_ENVELOPE
+    if UNDEFINED in message and (lost := caught((), logs, source, catalog, given)) is not None:
+        return f"It is in the logs that {lost}"
+    if (found := DOTTED.match(message)) is not None:
+        return _dotted(found[1], catalog)
+    if (found := INPUT.search(message)) is not None and found[1] not in given:
+        has = f"it has {', '.join(given)}" if given else "none was sent"
+        return f"The request's input has no {found[1]}, {has}: send it, or write the value here"
     holds = Contents(source, catalog, gave)
     for pattern, remedy in WRONG_USE:
         if pattern.search(message):
@@ -242,6 +176,53 @@ def advice(
     if UNDEFINED in message:
         return _value(source, holds)
     return holds.mistaken(message)
+
+
+def caught(
+    value: object,
+    logs: Iterable[Mapping[str, str]],
+    source: str,
+    catalog: Catalog,
+    given: Collection[str] = (),
+) -> str | None:
+    """What a program says that caught its own mistake: a name in it isn't there. None where it doesn't."""
+    if "catch" not in source and "allSettled" not in source:
+        return None
+    source = source[:LOOKED_AT]
+    for text in (*_texts(value), *(line["message"][:LONGEST_LOGGED] for line in logs)):
+        for name in CAUGHT.findall(text):
+            lost = f"{name} is not defined"
+            used = re.search(rf"(?<![\w$.]){re.escape(name)}(?![\w$])", source)
+            if used is None or lost in source:
+                continue
+            message = f"ReferenceError: {lost}"
+            if (said := advice("RUNTIME_ERROR", message, source, catalog, given)) is not None:
+                return f"{lost}. {said}"
+    return None
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts among the first few values in a value."""
+    todo = [value]
+    for _ in range(FEW):
+        if not todo:
+            return
+        match todo.pop():
+            case str() as text:
+                yield text[:LONGEST_LOGGED]
+            case dict() as members:
+                todo += list(members.values())[:FEW]
+            case list() as items:
+                todo += items[:FEW]
+
+
+def _dotted(path: str, catalog: Catalog) -> str:
+    """The call that members of members of `tools` stand for, where a tool has dots in its name."""
+    server_name, *rest = (one or other for one, other in STEP.findall(path))
+    server = catalog.servers.get(names.understood(server_name, catalog.servers))
+    tool = server and server.tools.get(names.understood(".".join(rest), server.tools))
+    write = call_line(tool) if tool else 'await tools.<server>["a.b"]({...})'
+    return f"A name with dots goes in brackets: {write}"
 
 
 def _value(source: str, holds: Contents) -> str | None:
@@ -254,72 +235,41 @@ def _value(source: str, holds: Contents) -> str | None:
 
 
 def _last(source: str) -> str | None:
-    """The value that a program made last, or what a program is where it has none."""
+    """The value that a program logged or made last, or what a program is where it has none."""
     if not COMMENTS.sub("", source).strip():
         return EXPECTED
+    if (logged := LOGGED.search(source)) is not None:
+        said = logged[1] or logged[2]
+        whole = TEXT_OF.match(said)
+        if ONE.match(value := whole[1] if whole else said):
+            return f"For example: return {value} in place of console.log({said})"
+    if (empty := RETURNS.search(source)) is not None:
+        return f"{empty[1]} is undefined where it is returned: console.log what it was made of"
     made = [found for found in MADE.finditer(source) if not DEFINED.match(found[2])]
     return f"For example: return {made[-1][1]}" if made else None
 
 
-def _missing(name: str, source: str, catalog: Catalog) -> str | None:
-    """What was meant by a name that isn't there."""
-    text = source.strip()
-    begins = text.startswith(name) or LABEL.match(text)
-    if fence_tag(source) in TAGGED or (begins and name not in ABSENT):
-        if (guess := looks_like(source)) is not None:
-            return f"This looks like {guess}, not JavaScript: {EXPECTED}"
-    member = re.search(rf"\b{re.escape(name)}\s*(?:\.|\[['\"])([\w$.-]+)", source)
-    asked = member[1] if member else ""
-    if name in ABSENT:
-        if name == "process" and asked.startswith(("exit", "stdout")):
-            return f"there is no process here: {VALUE}"
-        if name == "require":
-            return f"{ABSENT[name]}: {modules.instead(source, catalog)}"
-        found = _call(asked, catalog) if ABSENT[name] == TOOLS else None
-        return ABSENT[name] if found is None else found
-    if text == name:
-        return EXPECTED[0].upper() + EXPECTED[1:]
-    if (server := catalog.servers.get(names.original(name, catalog.servers))) is not None:
-        wanted = names.original(asked, server.tools)
-        tool = server.tools.get(wanted) or next(iter(server.tools.values()), None)
-        return None if tool is None else f"A server is a member of tools: {call_line(tool)}"
-    if (found := _call(name, catalog)) is not None:
-        return found
-    if FOR_MCP.fullmatch(name):
-        return TOOLS
-    if close := names.close(name, PRESENT, 1):
-        return f"Did you mean {close[0]}?"
-    return None
-
-
-def _call(name: str, catalog: Catalog) -> str | None:
-    """The call of the tool that a name stands for."""
-    meant = names.meant_tool(name, catalog)
-    tool = None if meant is None else catalog.tool(meant.server, meant.tool)
+def _asked_for(guess: str, source: str, catalog: Catalog) -> str | None:
+    """The call that what is no program seems to ask for."""
+    if guess in ("Python", "HTML or XML"):
+        tool = mentioned(source, catalog)
+    else:
+        try:
+            asked = json.loads(unfenced(source)) if guess == "JSON" else None
+        except (ValueError, RecursionError):
+            return None
+        members = asked.values() if isinstance(asked, dict) else ()
+        words = [each for each in members if isinstance(each, str)]
+        tool = next(stood_for(words[:10], catalog), None)
     return None if tool is None else f"Write {call_line(tool)}"
-
-
-def _asked_for(source: str, catalog: Catalog) -> str | None:
-    """The call that a JSON object seems to ask for: that of the first tool which one of its members names."""
-    try:
-        asked = json.loads(unfenced(source))
-    except (ValueError, RecursionError):
-        return None
-    values = (
-        [each for each in asked.values() if isinstance(each, str)]
-        if isinstance(asked, dict)
-        else []
-    )
-    calls = (_call(each, catalog) for each in values[:10])
-    return next((found for found in calls if found is not None), None)
 
 
 def _syntax(message: str, source: str, catalog: Catalog) -> str | None:
     if "This is TypeScript" in message:
         return None
     if (guess := looks_like(source)) is not None:
-        meant = _asked_for(source, catalog) if guess == "JSON" else None
-        return f"This looks like {guess}, not JavaScript: {meant or EXPECTED}"
+        meant = _asked_for(guess, source, catalog) or EXPECTED
+        return f"This looks like {guess}, not JavaScript: {meant}"
     if MODULE.search(message):
         if modules.IMPORT.search(source) is None and EXPORT.search(source):
             return EXPORTED
@@ -338,6 +288,8 @@ def _syntax(message: str, source: str, catalog: Catalog) -> str | None:
         return "Accessor fields are not available: write a plain field, or get and set"
     if JSX.search(source) and ("</" in source or "/>" in source):
         return "JSX is not available, there is no page here: return plain data"
+    if (brought := modules.IMPORT.search(source)) and not brought[1].startswith(" type "):
+        return f"{IMPORTED}: {modules.instead(source, catalog)}"
     if "token ':'" in message and OBJECT.search(source):
         return (
             "An object that is to be the value needs parentheses, ({...}), or return in front of it"

@@ -14,12 +14,25 @@ PROCESSES = "other programs are run by tools, which search_tools finds"
 INSTEAD = {
     **dict.fromkeys(("fs", "fs/promises", "fs-extra"), FILES),
     **dict.fromkeys(("http", "https", "net", "axios", "node-fetch", "got", "undici"), NETWORK),
-    **dict.fromkeys(("child_process", "os", "execa"), PROCESSES),
+    **dict.fromkeys(("child_process", "execa"), PROCESSES),
     **dict.fromkeys(("crypto", "uuid"), "crypto.randomUUID() is there without it, hashes are not"),
     "url": "URL and URLSearchParams are there without it",
     "timers/promises": "await sleep(ms) waits",
     "path": "join strings",
-    "util": "leave it out",
+    "buffer": "TextEncoder, TextDecoder, atob and btoa are there without it",
+    "events": "call functions, or keep them in an array",
+    "assert": "throw an Error where something is not as it should be",
+    "perf_hooks": "performance.now() is there without it",
+    "readline": "nobody can be asked here, so read the global input",
+    **dict.fromkeys(("util", "os", "process"), "leave it out"),
+    **dict.fromkeys(
+        ("dayjs", "moment", "luxon", "date-fns"), "packages are not available, but Date is"
+    ),
+    **dict.fromkeys(
+        ("lodash", "lodash-es", "underscore", "ramda"),
+        "packages are not available, so write plain JavaScript, e.g. Object.groupBy(rows, f), [...new Set(list)] or "
+        "list.toSorted(f)",
+    ),
 }
 PACKAGE = "packages are not available, so write what you need in plain JavaScript"
 REACHED = "tools are reached as await tools.<server>.<tool>({...})"
@@ -28,7 +41,7 @@ IMPORT = re.compile(
     r"^[ \t]*import\b([^'\"();]{0,300}?)(?:\bfrom\s*)?['\"]([^'\"\n]{1,256})['\"]", re.MULTILINE
 )
 REQUIRE = re.compile(r"\b(?:require|import)\(\s*['\"]([^'\"\n]{1,256})['\"]")
-OWN = re.compile(r"\.{0,2}/|@/|mcp\b|tools?\b|servers?\b")
+OWN = re.compile(r"\.{0,2}/|@/|@modelcontextprotocol/|mcp\b|tools?\b|servers?\b")
 """How a module is named that stands for the tools rather than for a package."""
 
 

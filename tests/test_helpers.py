@@ -150,6 +150,18 @@ NODE = [
         "(() => { const d = new Date('2026-03-05T09:04:07Z'); return [d.toLocaleDateString('en-CA'), d.toLocaleDateString('en-GB'), d.toLocaleTimeString([], {hour: '2-digit', minute: '2-digit'}), d.toLocaleTimeString('en-US', {hour12: false}), d.toLocaleDateString('en-US', {hour: 'numeric'}), Intl.DateTimeFormat().resolvedOptions().timeZone, new Intl.DateTimeFormat('en-US', {month: 'short'}).format(d)] })()",
         ["2026-03-05", "05/03/2026", "09:04 AM", "09:04:07", "3/5/2026, 9 AM", "UTC", "Mar"],
     ),
+    (
+        "(() => { const ordinal = new Intl.PluralRules('en', {type: 'ordinal'}), list = new Intl.ListFormat('en'), near = new Intl.RelativeTimeFormat('en', {numeric: 'auto'}), by = new Intl.Collator(undefined, {numeric: true}); return [[1, 2, 3, 4, 11, 22].map(ordinal.select), new Intl.PluralRules().select(1), [['a'], ['a', 'b'], ['a', 'b', 'c']].map(list.format), near.format(-1, 'day'), near.format(-2, 'days'), near.format(1234, 'hour'), ['a10', 'a2'].sort(by.compare)] })()",
+        [
+            ["one", "two", "few", "other", "other", "two"],
+            "one",
+            ["a", "a and b", "a, b, and c"],
+            "yesterday",
+            "2 days ago",
+            "in 1,234 hours",
+            ["a2", "a10"],
+        ],
+    ),
     ("[btoa('hello'), atob('aGVsbG8='), atob(' aGVs bG8 ')]", ["aGVsbG8=", "hello", "hello"]),
     ("(() => { try { atob('*') } catch (e) { return e.name } })()", "InvalidCharacterError"),
     ("(() => { try { btoa('\u20ac') } catch (e) { return e.name } })()", "InvalidCharacterError"),
@@ -277,6 +289,8 @@ async def test_what_is_absent_is_absent(world, name):
         "new Date(0).toLocaleDateString('en-US', {weekday: 'long', year: 'numeric'})",
         "new Date(0).toLocaleTimeString('en-GB')",
         "new Intl.DateTimeFormat('de-DE')",
+        "new Intl.ListFormat('de')",
+        "new Intl.RelativeTimeFormat('en', {style: 'short'})",
     ],
 )
 async def test_a_text_that_would_be_wrong_for_its_locale_is_refused(world, code):

@@ -57,7 +57,7 @@ HINTS = [
     ("const s = \u201chi\u201d", "typographic"),
     ("let a\u200bb = 1", "U+200B"),
     ("export * from './other'; return 1", "nothing can be exported again"),
-    ("module.exports = {main: 5}", "return it"),
+    ("exports.total = 5", "return it"),
     ("const a = {a: True}; a", "write true"),
     ("async function main() { return 1 }\nconst other = Date.now();", "Return the value in main, and end with return main()"),
     ("async function main() { console.log(1) }\nmain().catch(console.error);", "Return the value in main, and end with return main()"),
@@ -65,7 +65,16 @@ HINTS = [
     ("[1].forEach(async n => { await tools.stub.echo({n}) })", "no value"),
     ("return params.id", "global input"),
     ("await callTool('stub', 'echo', {})", "Did you mean call_tool?"),
-    ("await mcp.call('stub', 'echo', {})", "await tools.<server>.<tool>({...})"),
+    ("await mcp.call('nobody', 'nothing', {})", "await tools.<server>.<tool>({...})"),
+    ("await mcp.callTool({name: 'add', arguments: {a: 1}})", "Write const result = await tools.stub.add({a: 1, b: 1})"),
+    ("await bridge.servers['my-server']['list.items']({})", 'tools["my-server"]["list.items"]({'),
+    ("await codemode.tool('stub', 'plain_text', {})", "tools.stub.plain_text({"),
+    ("await agent.call('stub.add', {a: 1})", "tools.stub.add({a: 1, b: 1})"),
+    ("await session.call_tool('nothing', {})", "await tools.<server>.<tool>({...})"),
+    ("const schema = getToolSchema('stub', 'add')", "await describe_tool"),
+    ("const all = await getAllTools()", "Object.keys(tools)"),
+    ("<invoke><tool_name>json_text</tool_name></invoke>", "tools.stub.json_text({"),
+    ("import json\nresult = await plain_text(text='x')", "Python, not JavaScript: Write const result = await tools.stub.plain_text({"),
     ("await my_server.add({a: 1, b: 2})", 'await tools["my-server"].add({'),
     ("await stub__add({a: 1})", "await tools.stub.add({a: 1, b: 1})"),
     ("await mcp__my_server__list_items({})", 'tools["my-server"]["list.items"]({'),
@@ -88,10 +97,28 @@ HINTS = [
     ("await codemode.my_server_add({})", 'await tools["my-server"].add({a: 1, b: 1})'),
     ("await tools.add({a: 1})", "write await tools.stub.add({...})"),
     ("await tools.my-server.add({})", 'tools["my-server"]'),
-    ("await tools.stub.list.items({})", "goes in brackets"),
+    ("await tools.stub.list.items({})", 'goes in brackets: const result = await tools.stub["list.items"]({'),
+    ("await tools['my-server'].list.items({})", 'await tools["my-server"]["list.items"]({'),
+    ("async ({tools}) => await tools.stub.add({a: 1, b: 2})", "take tools out of the parameters"),
+    ("async (ctx) => { return await ctx.tools.stub.add({a: 1, b: 2}) }", "tools is a global"),
+    ("return input.owner.name", "has no owner, none was sent"),
+    ("export const total = (await tools.stub.add({a: 1, b: 2})).sum", "For example: return total"),
+    ("const n = 'ab'.lenght; return n", "n is undefined where it is returned"),
+    ("(async () => {\n  const r = await tools.stub.echo({});\n  console.log(JSON.stringify(r, null, 2));\n})();", "return r in place of console.log(JSON.stringify(r, null, 2))"),
+    ("tools.stub.echo({}).then(r => console.log(r.id));", "return r.id in place of"),
+    ("async function main() { return await fetch('x') }\nmain().catch(e => console.error(e.message));", "in the logs that fetch is not defined. there is no network"),
+    ("process.on('exit', () => {})", "leave it out"),
+    ("if (require.main === module) main()", "leave that check out"),
+    ("_.uniq([1])", "plain JavaScript"),
+    ("await delay(5)", "await sleep(ms)"),
+    ("import { Client } from '@modelcontextprotocol/sdk/client/index.js';", "await tools.<server>.<tool>({...})"),
+    ("call_tool('add', {a: 1})", 'call_tool(server, "add", args)'),
+    ("call_tool({server: 'stub', tool: 'add', args: {}})", 'call_tool("stub", "add", args)'),
+    ("call_tool({name: 'stub:add', arguments: {}})", 'call_tool("stub", "add", args)'),
+    ("call_tool({get server() { throw 1 }})", "call_tool(server, tool, args)"),
     ("for (const tool of tools) tool", "Object.keys(tools)"),
     ("tools.map(t => t.name)", "Object.keys(tools)"),
-    ("await invoke('stub', 'add', {})", "await tools.<server>.<tool>"),
+    ("await invoke('stub', 'add', {})", "tools.stub.add({a: 1, b: 1})"),
     ("await tools.stub.add(1, 2)", 'describe_tool("stub:add") shows its parameters'),
     ("call_tool('stub', 'echo', JSON.stringify({a: 1}))", "leave out JSON.stringify"),
     ("call_tools([{server: 'stub', tool: 'echo', arguments: {a: 1}}])", "it goes in args, not in arguments"),
@@ -100,7 +127,7 @@ HINTS = [
     ("await tools.stub.call('echo', {a: 1})", "write await tools.stub.echo({...})"),
     ("await tools.invoke('stub', 'echo', {})", "tools are called as await tools.<server>.<tool>({...})"),
     ("await functions.stub_add({})", "await tools.stub.add({a: 1, b: 1})"),
-    ("await use_mcp_tool('stub', 'echo', {})", "tools are called as await tools.<server>.<tool>({...})"),
+    ("await use_mcp_tool('stub', 'echo', {})", "tools.stub.echo({})"),
     ("const all = [1, 2].map(async x => x); return JSON.stringify(all)", "await Promise.all(...)"),
     ("[1, 2].reduce(async (sum, n) => sum + n, 0)", "cannot make text or a number of a promise"),
     ("call_tool('stub:echo', {a: 1}).result.a", 'call_tool("stub", "echo", args)'),
@@ -120,7 +147,7 @@ HINTS = [
     ("import { z } from 'zod'; 1", "packages are not available"),
     ("const { createHash } = require('node:crypto');", "crypto.randomUUID() is there"),
     ("await crypto.subtle.digest('SHA-256', new Uint8Array(1))", "randomUUID and getRandomValues alone"),
-    ("new Intl.RelativeTimeFormat('en').format(1, 'day')", "NumberFormat and DateTimeFormat alone"),
+    ("new Intl.Segmenter('en')", "ListFormat and RelativeTimeFormat here"),
     ("process.exit(0)", "end with the value"),
     ("new AbortController()", "stops waiting for it"),
     ("await tools.nowhere.list({})", "there are stub, my-server, github"),
@@ -151,6 +178,25 @@ async def test_what_cannot_be_had_says_what_to_do(world, code, hint):
     assert hint in (await world.error(code))["message"]
 
 
+CAUGHT = [
+    ("try { setTimeout(() => {}, 1) } catch (e) { return {failed: [e.message]} }", "await sleep(ms)"),
+    ("const [r] = await Promise.allSettled([(async () => fetch('x'))()]); return String(r.reason)", "there is no network"),
+    ("try { codemode.add({a: 1}) } catch (e) { console.error(e) }\nreturn 1", "await tools.stub.add({"),
+    ("try { null.x } catch (e) { return e.message }", None),
+    ("try { unknown_one } catch (e) { return e.message }", None),
+    ("return 'fetch is not defined'", None),
+    ("try { fetch2 } catch {}\nreturn 'fetch is not defined'", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "hint"), CAUGHT)
+async def test_a_program_that_caught_its_own_mistake_is_told_of_it(world, code, hint):
+    reply = await world.run(code)
+    warnings = reply.get("warnings", [])
+    assert reply["ok"] and len(warnings) == (hint is not None)
+    assert hint is None or hint in warnings[0]
+
+
 def test_what_a_tool_gives_is_said_where_it_was_taken_for_something_else():
     gives = {"type": "object", "properties": {"content": {"type": "string"}}}
     known = catalog(files=[{"name": "read", "inputSchema": {}, "outputSchema": gives}])
@@ -160,6 +206,8 @@ def test_what_a_tool_gives_is_said_where_it_was_taken_for_something_else():
     source = "const { data, text } = await tools.files.read({}); return data.text"
     message = "TypeError: cannot read property 'text' of undefined (data is undefined)"
     assert hints.advice("RUNTIME_ERROR", message, source, known) == said
+    named = hints.advice("RUNTIME_ERROR", "ReferenceError: Read is not defined", "Read({})", known)
+    assert named == "Write const result = await tools.files.read({});"
     wide = {"type": "object", "properties": {f"member_{n}": {"type": "string"} for n in range(20)}}
     known = catalog(files=[{"name": "read", "inputSchema": {}, "outputSchema": wide}])
     told = hints.advice("RUNTIME_ERROR", message, source, known)
@@ -171,7 +219,16 @@ def test_what_a_tool_gives_is_said_where_it_was_taken_for_something_else():
 
 
 def test_what_is_looked_for_in_a_source_takes_time_in_proportion_to_it():
-    shapes = ["a\n{}a b", "{{{}a", "```\n{}", "def f({}", "{}", "function main{}"]
+    shapes = [
+        "a\n{}a b",
+        "{{{}a",
+        "```\n{}",
+        "def f({}",
+        "{}",
+        "function main{}",
+        "console.log(a);{}a",
+        "a{}",
+    ]
     began = time.process_time()
     for shape, filling in product(shapes, ["\n", " ", "`", "{ ", ")", "=<a ", "using ", "- a\n"]):
         source = shape.format(filling * (2**17 // len(filling)))

@@ -97,6 +97,12 @@ VALUES = [
     pytest.param(
         "module.exports = async (input) => { return input.v };", "in", id="module.exports"
     ),
+    pytest.param("const n = 3;\nmodule.exports = { n };", {"n": 3}, id="module.exports of data"),
+    pytest.param(
+        "const one = () => 1;\nconst main = () => one() + 1;\nmodule.exports = { main };",
+        2,
+        id="module.exports of functions",
+    ),
     pytest.param(
         "exports.handler = async (event) => { return event.v };", "in", id="exports.handler"
     ),

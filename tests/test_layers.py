@@ -61,6 +61,7 @@ LAYERS = [
         "typings",
         "endings",
         "hints",
+        "absent",
         "modules",
         "contents",
         "guesses",

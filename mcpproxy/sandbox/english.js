@@ -14,7 +14,7 @@
       if (!known.has(locale)) throw new RangeError(`${method} can't write ${inspectable(locale)}: ${REMEDY}`);
     }
     for (const name of Object.keys(options ?? {})) {
-      if (options[name] !== undefined && !taken[name]?.(options[name])) throw new RangeError(`${method} can't do {${name}: ${inspectable(options[name])}}: ${REMEDY}`);
+      if (options[name] !== undefined && !taken[name]?.(options[name])) throw new RangeError(`${method} can't do {${name}: ${inspectable(options[name])}}: ${REMEDY}${name === 'timeZone' ? '; a tool that knows time zones can convert it' : ''}`);
     }
     return options ?? {};
   }
@@ -146,26 +146,60 @@
     } }[method]));
   }
 
+  // ── plurals, lists and times from now: https://tc39.es/ecma402/#pluralrules-objects and what follows it ──
+
+  const LONG = { style: one('long') };
+  function plural(number, locales, options) {
+    const { type } = honoured('PluralRules', locales, options, { type: one('cardinal', 'ordinal') });
+    const n = Math.abs(Number(number)), ones = n % 10, tens = n % 100;
+    if (type !== 'ordinal') return n === 1 ? 'one' : 'other';
+    return ones === 1 && tens !== 11 ? 'one' : ones === 2 && tens !== 12 ? 'two' : ones === 3 && tens !== 13 ? 'few' : 'other';
+  }
+  function listText(list, locales, options) {
+    const { type = 'conjunction' } = honoured('ListFormat', locales, options, { ...LONG, type: one('conjunction', 'disjunction', 'unit') });
+    const items = [...list], last = items.length - 1, word = type === 'unit' ? '' : type === 'conjunction' ? ' and' : ' or';
+    if (last < 1) return items.join('');
+    return items.slice(0, last).join(', ') + (last > 1 || !word ? ',' : '') + word + ' ' + items[last];
+  }
+  const NEAR = { day: ['yesterday', 'today', 'tomorrow'], second: [undefined, 'now'] }, UNITS = one('second', 'minute', 'hour', 'day', 'week', 'month', 'quarter', 'year');
+  for (const unit of ['week', 'month', 'quarter', 'year']) NEAR[unit] = [`last ${unit}`, `this ${unit}`, `next ${unit}`];
+  for (const unit of ['hour', 'minute']) NEAR[unit] = [undefined, `this ${unit}`];
+  function fromNow(value, locales, options, unit) {
+    const { numeric: form } = honoured('RelativeTimeFormat', locales, options, { ...LONG, numeric: one('always', 'auto') });
+    const named = String(unit).replace(/s$/, ''), number = Number(value), past = number < 0 || Object.is(number, -0);
+    if (!UNITS(named) || !Number.isFinite(number)) throw new RangeError(`RelativeTimeFormat can't write ${inspectable(value)} of unit ${inspectable(unit)}`);
+    const near = form === 'auto' ? NEAR[named][number + 1] : undefined;
+    if (near !== undefined) return near;
+    const count = `${numberText('RelativeTimeFormat', Math.abs(number))} ${named}${Math.abs(number) === 1 ? '' : 's'}`;
+    return past ? `${count} ago` : `in ${count}`;
+  }
+
   // ── https://tc39.es/ecma402/#intl-object: as far as the above goes ────────────────────────────
 
   const Intl = {};
-  const formatter = (name, write, settled) => {
+  const LATIN = { numberingSystem: 'latn' };
+  /** A class whose instances have one method. `probe` is what it can always do, but for what it can't honour. */
+  const formatter = (name, method, probe, act, settled = {}) => {
     const made = { [name]: function (locales, options) {
-      write(settled === 'time' ? new Date(0) : 0, locales, options);       // refuses what it can't honour
+      act(probe, locales, options, 'day');
       const self = new.target ? this : Object.create(made.prototype);
-      defineProperty(self, 'format', hidden((value) => write(value, locales, options)));
-      defineProperty(self, 'resolvedOptions', hidden(() => ({ locale: 'en-US', numberingSystem: 'latn', ...settled === 'time' && { calendar: 'gregory', timeZone: 'UTC' }, ...options })));
+      defineProperty(self, method, hidden((value, more) => act(value, locales, options, more)));
+      defineProperty(self, 'resolvedOptions', hidden(() => ({ locale: 'en-US', ...settled, ...options })));
       return self;
     } }[name];
     defineProperty(made, 'supportedLocalesOf', hidden((locales) => [locales ?? []].flat().filter((locale) => ENGLISH.has(locale))));
     defineProperty(Intl, name, hidden(made));
   };
-  formatter('NumberFormat', (value, locales, options) => typeof value === 'bigint' ? value.toLocaleString(locales, options) : numberText('NumberFormat', Number(value), locales, options));
-  formatter('DateTimeFormat', (value = Date.now(), locales, options) => {
+  formatter('NumberFormat', 'format', 0, (value, locales, options) => typeof value === 'bigint' ? value.toLocaleString(locales, options) : numberText('NumberFormat', Number(value), locales, options), LATIN);
+  formatter('DateTimeFormat', 'format', new Date(0), (value = Date.now(), locales, options) => {
     const date = new Date(value);
     if (Number.isNaN(date.getTime())) throw new RangeError('Invalid time value');
     return dateText('DateTimeFormat', date, locales, options, 'any', 'date');
-  }, 'time');
+  }, { ...LATIN, calendar: 'gregory', timeZone: 'UTC' });
+  formatter('Collator', 'compare', '', (one, locales, options, other) => String(one).localeCompare(other, locales, options));
+  formatter('PluralRules', 'select', 0, plural);
+  formatter('ListFormat', 'format', [], listText);
+  formatter('RelativeTimeFormat', 'format', 0, fromNow);
   defineProperty(Intl, Symbol.toStringTag, { value: 'Intl', configurable: true });
   publish('Intl', Intl);
 })

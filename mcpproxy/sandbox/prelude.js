@@ -440,15 +440,19 @@
 
   const named = (value) => typeof value === 'string' && value !== '';
 
-  /** The call that one with too few arguments was meant as: "server:tool" and an object with all three are seen most. */
+  /** The call that one with too few arguments was meant as: "server:tool", a tool alone and an object with all three are seen most. */
   function spelled(server, tool) {
+    if (typeof tool === 'object' && named(server) && apply(indexOf, server, [':']) < 0) return spelled(undefined, server);
+    if (plain(server)) return spelled(server.server ?? server.server_name ?? server.tool ?? server.name, server.tool ?? server.tool_name ?? server.name ?? {});
     const at = typeof server === 'string' ? apply(indexOf, server, [':']) : -1;
     if (at > 0) return 'call_tool(' + quote(begun(apply(slice, server, [0, at]))) + ', ' + quote(begun(apply(slice, server, [at + 1]))) + ', args)';
     return 'call_tool(' + (named(server) ? quote(begun(server)) : 'server') + ', ' + (named(tool) ? quote(begun(tool)) : 'tool') + ', args)';
   }
 
+  const asked = (server, tool) => { try { return spelled(server, tool); } catch { return 'call_tool(server, tool, args)'; } };
+
   function call_tool(server, tool, args) {
-    if (arguments.length < 3) return failed('INVALID_ARGS', 'call_tool needs 3 arguments: ' + spelled(server, tool) + ', with {} for no args; it got ' + arguments.length);
+    if (arguments.length < 3) return failed('INVALID_ARGS', 'call_tool needs 3 arguments: ' + asked(server, tool) + ', with {} for no args; it got ' + arguments.length);
     if (!named(server)) return failed('INVALID_ARGS', 'call_tool: server must be a non-empty string, not ' + kindOf(server));
     if (!named(tool)) return failed('INVALID_ARGS', 'call_tool: tool must be a non-empty string, not ' + kindOf(tool));
     const json = argsText(args, 'args');

@@ -105,9 +105,19 @@
   const unused = (source, name) => { while (source.includes(name)) name += '$'; return name; };
   const COMMONJS = /^(?:module\.)?exports(?:\.[\w$]+)?\s*=\s*$/;
 
+  /** The functions that are declared at the top, with their names. */
+  function declared(program) {
+    const found = [];
+    for (const node of program.body) {
+      if (node.type === 'FunctionDeclaration' && callable(node)) found.push([node.id.name, node]);
+      for (const { id, init } of node.declarations ?? []) if (id?.type === 'Identifier' && init && callable(init)) found.push([id.name, init]);
+    }
+    return found;
+  }
+
   /** A program without its exports, the insertions that take them out, and the name of what it exports by default. */
   function unexported(source, program) {
-    const insert = [], body = [], defaults = [];
+    const insert = [], body = [], defaults = [], functions = new Set(declared(program).map(([name]) => name));
     const hide = (from, to, after = '') => {
       if (source.slice(from, to).includes('*/')) throw Object.assign(new SyntaxError('the words of an export have a comment between them'), { pos: from });
       insert.push([from, '/*'], [to, '*/' + after]);
@@ -123,7 +133,8 @@
       if (type === 'ImportDeclaration' || type === 'ExportAllDeclaration' || node.source) throw Object.assign(new SyntaxError(MODULE), { pos: node.start });
       const sent = type === 'ExpressionStatement' && expression.type === 'AssignmentExpression' && COMMONJS.test(source.slice(node.start, expression.right.start)) ? expression.right : undefined;
       if (type === 'ExportDefaultDeclaration') byDefault(node, declaration);
-      else if (sent && (callable(sent) || sent.type === 'Identifier')) byDefault(node, sent);
+      else if (sent?.type === 'ObjectExpression' && sent.properties.every(({ shorthand, value }) => shorthand && functions.has(value.name))) { insert.push([node.start, ';']); hide(node.start, node.end); }
+      else if (sent && (callable(sent) || sent.type === 'Identifier' || sent.type === 'ObjectExpression')) byDefault(node, sent);
       else if (type !== 'ExportNamedDeclaration') body.push(node);
       else if (declaration) { hide(node.start, declaration.start); body.push(declaration); }
       else { insert.push([node.start, ';']); hide(node.start, node.end); }
@@ -150,12 +161,10 @@
 
   /** The function that is called by nobody in a program that does nothing but declare. */
   function uncalled(program) {
-    const found = [], todo = [];
+    const found = declared(program), todo = [];
     for (const node of program.body) {
       if (!DECLARES.has(node.type) && node.directive === undefined) return undefined;
-      if (node.type === 'FunctionDeclaration') { if (callable(node)) found.push([node.id.name, node]); }
-      else todo.push(node);
-      for (const { id, init } of node.declarations ?? []) if (id?.type === 'Identifier' && init && callable(init)) found.push([id.name, init]);
+      if (node.type !== 'FunctionDeclaration') todo.push(node);
     }
     while (todo.length) {
       const node = todo.pop();
