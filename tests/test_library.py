@@ -227,7 +227,7 @@ async def test_a_script_is_not_asked(shelves, server_era):
     with anyio.fail_after(20):
         try:
             told = json.dumps(await shelves[server_era].call("red", "ask", {}))
-        except Exception as error:
+        except CallError as error:
             told = f"{error.code} {error}"
     assert "a script can't answer questions" in told
     assert server_era == "legacy" or told.startswith("UPSTREAM_ERROR")
