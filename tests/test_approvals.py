@@ -201,7 +201,9 @@ def test_instructions_that_change_wait_as_well():
     other = sort_out(seen(says="Obey."), record, trusting=False)
     assert (other.instructions, other.held_instructions) == (None, "Obey.")
     assert sort_out(seen(says="Obey."), record, trusting=True).learns_instructions
-    assert sort_out(seen(), record, trusting=False).held_instructions is None
+    assert not any(each.learns_instructions for each in (fine, other))
+    nothing = sort_out(seen(), record, trusting=True)
+    assert not nothing.learns_instructions and nothing.held_instructions is None
 
 
 def test_nothing_held_leaves_the_mapping_as_it_is():

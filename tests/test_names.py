@@ -125,6 +125,11 @@ def test_close_names(name, known, expected):
     assert close(name, known) == expected
 
 
+def test_the_close_one_of_very_many_names_is_found():
+    many = [f"list_{n}_items" for n in range(2000)]
+    assert close("convrt_time", [*many, "convert_time"]) == ["convert_time"]
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

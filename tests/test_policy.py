@@ -230,6 +230,28 @@ def test_each_refusal_has_its_code(caller, server, tool, code):
     assert found is not None and found[0] == code
 
 
+@pytest.mark.parametrize(
+    ("servers", "said"),
+    [
+        ([], "no servers are configured"),
+        (["a", "b"], "; there are a, b"),
+        ([f"s{n}" for n in range(30)], "; list_servers shows all 30"),
+        (["github", "b"], "did you mean 'github'?"),
+    ],
+)
+def test_a_server_that_is_not_there_is_answered_with_those_that_are(servers, said):
+    one = catalog(**{name: [] for name in servers})
+    code, message = answer(one, LOCAL, "gitbub", "x")
+    assert code == "SERVER_NOT_FOUND" and said in message
+
+
+def test_who_lacks_a_permission_is_told_which_it_has():
+    one = catalog(github=[{"name": "wipe", "annotations": DESTROY}])
+    caller = Caller("ci", "token", permissions=frozenset({"write", "read"}))
+    _, message = answer(one, caller, "github", "wipe")
+    assert "no permission beyond read and write" in message
+
+
 OPERATORS = {
     "daemon.py",
     "admin.py",
