@@ -105,6 +105,7 @@ async def test_typed_calls(world, code, wanted):
     assert await world.value(code) == wanted
 
 
+REVOKED = "(({proxy, revoke}) => { revoke(); return proxy })(Proxy.revocable({}, {}))"
 REFUSED = [
     ("call_tool()", "INVALID_ARGS", "3 arguments"),
     ("call_tool('stub', 'echo')", "INVALID_ARGS", "3 arguments"),
@@ -114,7 +115,13 @@ REFUSED = [
     ("call_tool('stub', 'echo', [1])", "INVALID_ARGS", "an array"),
     ("call_tool('stub', 'echo', new Map())", "INVALID_ARGS", "a Map"),
     ("call_tool('stub', 'echo', {f() {}})", "INVALID_ARGS", "args.f is a function"),
-    ("call_tool('stub', 'echo', {get g() { throw 1 }})", "INVALID_ARGS", "could not be read"),
+    ("call_tool('stub', 'echo', {get g() { throw 1 }})", "INVALID_ARGS", "args.g could not"),
+    (f"call_tool('stub', 'echo', {REVOKED})", "INVALID_ARGS", "args could not be read"),
+    (
+        f"call_tool('stub', 'echo', {{get g() {{ throw {REVOKED} }}}})",
+        "INVALID_ARGS",
+        "args.g could not",
+    ),
     ("call_tool({toString() { throw 1 }}, Symbol('t'), {})", "INVALID_ARGS", "server"),
     ("call_tool('stubb', 'echo', {})", "SERVER_NOT_FOUND", "'stub'"),
     ("call_tool('stub', 'ecko', {})", "TOOL_NOT_FOUND", "'echo'"),

@@ -85,6 +85,14 @@ REFUSED = [
     ("async () => { 5 }", "add `return"),
     ("({ get g() { throw new Error('x') } })", "reading the result threw Error: x"),
     ("({ toJSON() { throw new Error('j') } })", "reading the result threw Error: j"),
+    (
+        "({ get g() { call_tool('stub', 'echo', { get deep() { throw 1 } }); throw new Error('x') } })",
+        "value.g: reading the result threw Error: x",
+    ),
+    (
+        "const { proxy, revoke } = Proxy.revocable({}, {}); revoke(); ({ get g() { throw proxy } })",
+        "value.g: reading the result threw Uncaught [a value that throws when it is looked at]",
+    ),
     ("new Proxy({}, { ownKeys() { throw 1 } })", "reading the result threw"),
 ]
 

@@ -75,14 +75,14 @@
   class Unwritable extends E {}
   defineProperty(Unwritable.prototype, 'name', hidden('Unwritable'));
   const an = (what) => (apply(test, /^[AEIO]/, [what]) ? 'an ' : 'a ') + what;
-  let reading;                        // where it was read last: a getter there may throw
+  const unwritable = (thrown) => isError(thrown) && getPrototypeOf(thrown) === Unwritable.prototype;
+  let unread = '';                    // the place of what threw as it was read: a getter may
   const where = (at, level) => {
     let path = at.root;
     for (let n = 0; n < level; n++) path = step(path, at.keys[n]);
     return path;
   };
   const refuse = (at, level, what, remedy) => { throw new Unwritable(where(at, level) + ' is ' + what + (remedy ? ': ' + remedy : '')); };
-  const placeOfReading = () => where(reading, reading.level);
 
   /**
    * The JSON text of a value. Each property is read once; the first that can't be written is named by its path.
@@ -105,7 +105,6 @@
     const above = at.above;
     for (let n = 0; n < depth; n++) if (above[n] === value) refuse(at, level, 'a circular reference', 'return a plain tree, without references to what contains it');
     if (depth >= DEPTH) refuse(at, level, 'nested deeper than ' + DEPTH + ' levels', 'return a flatter value');
-    reading = at;
     at.level = level;
     if (isArray(value)) {
       above[depth] = value;
@@ -114,7 +113,6 @@
       for (let n = 0; n < length; n++) {
         at.keys[level] = n;
         at.level = level + 1;
-        reading = at;
         const item = value[n];
         if (item === undefined && !hasOwn(value, n)) refuse(at, level + 1, 'a hole in a sparse array', 'fill it with null');
         out += (n ? ',' : '') + (write(item, '' + n, depth + 1, level + 1, at) ?? write(undefined, '', 0, level + 1, at));
@@ -145,7 +143,6 @@
     for (let n = 0; n < names.length; n++) {
       const name = at.keys[level] = names[n];
       at.level = level + 1;
-      reading = at;
       const item = value[name];
       const written = item === undefined ? undefined : write(item, name, depth + 1, level + 1, at);
       if (written === undefined) continue;
@@ -171,7 +168,12 @@
 
   const toText = (value, root, dates) => {
     const at = { __proto__: null, root, dates, keys: create(null), level: 0, above: create(null) };
-    return write(value, '', 0, 0, at) ?? write(undefined, '', 0, 0, at);
+    try {
+      return write(value, '', 0, 0, at) ?? write(undefined, '', 0, 0, at);
+    } catch (thrown) {
+      unread = where(at, at.level);
+      throw thrown;
+    }
   };
 
   /** For people: what a console line or an error message shows of any value. Never throws. */
@@ -414,12 +416,13 @@
 
   /** JSON text of the arguments, or a sentence that says what is wrong with them (in an object). */
   function argsText(args, label) {
+    unread = label;
     try {
       if (!plain(args)) return { wrong: label + ' must be a plain object such as {key: value}, not ' + kindOf(args) + (typeof args === 'string' && args[0] === '{' ? ': leave out JSON.stringify' : '') };
       const text = toText(args, label, true);
       return text[0] === '{' ? text : { wrong: label + ' must be a plain object such as {key: value}: as JSON this is ' + short(text) };
     } catch (error) {
-      return { wrong: error instanceof Unwritable ? passed(error.message) : placeOfReading() + ' could not be read: ' + told(error).message };
+      return { wrong: unwritable(error) ? passed(error.message) : unread + ' could not be read: ' + told(error).message };
     }
   }
   /** The sentence about a result, about arguments: what is returned there is passed here. */
@@ -913,9 +916,9 @@
       const written = toText(held, 'value', false);    // which may write to the console, too
       return '{"t":"done","dropped":' + dropped + ',"value":' + written + '}';
     } catch (thrown) {
-      if (thrown instanceof Unwritable) return failure('serialization', thrown.message);
-      const found = told(thrown);
-      return failure(found.memory ? 'memory' : 'serialization', placeOfReading() + ': reading the result threw ' + found.message + '; return plain data instead', found.stack);
+      if (unwritable(thrown)) return failure('serialization', thrown.message);
+      const place = unread, found = told(thrown);         // which may run the script's own
+      return failure(found.memory ? 'memory' : 'serialization', place + ': reading the result threw ' + found.message + '; return plain data instead', found.stack);
     }
   }
 
