@@ -30,7 +30,7 @@ HEAD = 300
 """Bytes at either end of a message in which its id stands."""
 CUT = b"\0 cut \0"
 """Stands for the middle of a message: nothing that JSON has."""
-ID = rb'"id"\s*:\s*(\d+|"[^"\\]*")\s*'
+ID = rb'"id"\s*:\s*((?:0|[1-9]\d{0,18})|"[ !#-[\]-~]*")\s*'
 BEGUN = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
 FIRST = re.compile(BEGUN + ID + b",")
 LAST = re.compile(b",\\s*" + ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')

@@ -85,6 +85,7 @@ def test_a_result_arrives_as_it_was_sent(value):
         {"id": 1, "error": "no"},
         {"id": 1, "error": {"code": "x", "message": 1}},
         {"id": 1, "error": {}},
+        {"id": 1, "error": {}, "method": None},
     ],
 )
 def test_an_answer_that_breaks_the_protocol_is_an_error_for_its_call(answer):
@@ -118,11 +119,33 @@ def test_a_call_does_not_wait_for_an_answer_that_could_not_be_read(line):
     assert message.id == 7 and "can't be read" in message.error.message
 
 
-def test_what_could_not_be_read_and_is_no_answer_is_noise():
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":%s}}' % DEEP,
+        b'{"jsonrpc":"2.0","id":007,"result":{}}',
+        b'{"jsonrpc":"2.0","id":%s,"result":{}}' % (b"7" * 5000),
+        b'{"jsonrpc":"2.0","id":"a\tb","result":{}}',
+        b'{"jsonrpc":"2.0","id":"\xff","result":nope}',
+    ],
+)
+def test_what_could_not_be_read_and_is_no_answer_is_noise(line):
     said = []
-    request = b'{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":%s}}' % DEEP
-    assert parse(request, lambda *odd: said.append(odd)) is None
+    assert parse(line, lambda *odd: said.append(odd)) is None
     assert len(said) == 1
+
+
+@pytest.mark.parametrize("method", [None, ""])
+def test_an_answer_may_name_every_member_that_a_message_can_have(method):
+    taken = []
+
+    def takes(*answer: object) -> bool:
+        taken.append(answer)
+        return True
+
+    answer = {"id": 1, "method": method, "params": None, "result": {"a": 1}, "error": None}
+    assert parse(json.dumps(answer).encode(), silent, takes) is None
+    assert taken == [(1, answer)]
 
 
 def test_numbers_that_json_does_not_have_are_null():

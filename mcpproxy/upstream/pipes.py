@@ -326,7 +326,7 @@ def parse(
         odd("a line that is no message", line)
         if (data := _unreadable(line, error)) is None:
             return None
-    if "method" not in data and (number := data.get("id")) is not None:
+    if not data.get("method") and (number := data.get("id")) is not None:
         if type(number) in (int, str):
             return None if takes(number, data) else answer(data, number)
         odd("an answer to no request", line)
