@@ -102,7 +102,6 @@ async def test_a_large_line_takes_time_in_proportion():
         (b"[" * 100_000, -32700),
         (b"[" + b"[]," * MOST_VALUES + b"7]", -32700),
         (b'{"jsonrpc":"2.0","id":007,"method":"ping"}', -32700),
-        (b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % (b"7" * 5000), -32700),
         (b'{"jsonrpc":"2.0","id":"\t","method":"ping"}', -32700),
         (b'{"jsonrpc":"2.0","id":"\xff","method":"ping"}', -32700),
         (b"[]", -32600),

@@ -12,10 +12,12 @@ import mcp_types as types
 import pytest
 from anyio import wait_all_tasks_blocked
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import LATEST_MODERN_VERSION
 
 from mcpproxy.readiness import Readable
 from mcpproxy.upstream.connection import MOST_ASKED, MOST_TOLD, Client, Connection, open_connection
 from mcpproxy.upstream.dial import Line
+from mcpproxy.upstream.era import Era
 from mcpproxy.upstream.inflight import FIRST_ID, InFlight
 from mcpproxy.upstream.pipes import Lines, Pen, read
 
@@ -195,10 +197,21 @@ async def test_what_a_server_says_before_its_answer_is_heard_before_it():
     assert heard[1] == "answer"
 
 
+HELLOS = {
+    "legacy": {"protocolVersion": "2025-06-18", "serverInfo": {"name": "stub", "version": "1"}},
+    "modern": {
+        "resultType": "complete",
+        "supportedVersions": [LATEST_MODERN_VERSION],
+        "ttlMs": 0,
+        "cacheScope": "private",
+    },
+}
+
+
 @asynccontextmanager
-async def agreed() -> AsyncIterator[tuple[Connection, Server]]:
+async def agreed(era: Era = "legacy") -> AsyncIterator[tuple[Connection, Server]]:
     """A whole connection; the server has said hello."""
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "stub", "version": "1"}}  # fmt: skip
+    hello = {**HELLOS[era], "capabilities": {}}
     async with pipes() as (inflight, server), anyio.create_task_group() as tasks:
 
         async def greet() -> None:
@@ -207,8 +220,25 @@ async def agreed() -> AsyncIterator[tuple[Connection, Server]]:
 
         tasks.start_soon(greet)
         line = Line("stdio", inflight, inflight._pen, lambda: "", inflight=inflight)
-        async with open_connection(line, "legacy", sure=True) as connection:
+        async with open_connection(line, era, sure=True) as connection:
             yield connection, server
+
+
+@pytest.mark.parametrize(
+    ("method", "told"),
+    [
+        ("tools/call", ["tools/call", "notifications/cancelled"]),
+        ("server/discover", ["server/discover"]),
+    ],
+)
+async def test_a_question_that_may_not_be_cancelled_is_only_waited_for_no_more(method, told):
+    async with agreed("modern") as (connection, server):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connection.request, method, {})
+            await wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        assert [each["method"] for each in await server.asked()] == told
+        server.hangs_up()
 
 
 @pytest.mark.threat("U1")

@@ -131,7 +131,8 @@ class Connection:
             data["params"]["_meta"][types.CLIENT_CAPABILITIES_META_KEY] = capabilities or {}
         if self._param_headers and (header := self._param_headers.get(params.get("name", ""))):
             options["headers"].update(mcp_param_headers(header, params.get("arguments") or {}))
-        if inflight is not None and progress is None and not traced():
+        # More options than these: it has progress, or must not be cancelled (`server/discover`).
+        if inflight is not None and options.keys() <= {"headers"} and not traced():
             return await inflight.request(method, data["params"])
         return await self._dispatcher.send_raw_request(method, data["params"], options)
 
