@@ -30,12 +30,18 @@ GOT = re.compile(
 )
 """Where a variable, or those that are taken apart, get what a tool, a search or a batch gives."""
 
-PARSED = re.compile(rf"JSON\.parse\(\s*(?:\(?await {TOOL}\(|([\w$]+)\s*\))?")
+INLINE = re.compile(
+    rf"TypeError: (?:cannot (?:read|destructure) .{{0,200}}?)?\(?await {TOOL}\(", re.DOTALL
+)
+"""A call that was itself taken for what it doesn't give."""
+
+PARSED = re.compile(rf"JSON\.parse\(\s*(?:\(?await {TOOL}\(|([\w$]+)(?:\.[\w$]+)*\s*\))?")
 RETURNED = re.compile(r"(?:\breturn |^)([\w$]+)\??[.\[][^;\n]{1,200};?\s*\Z", re.MULTILINE)
 LONGEST_RESULT = 200
 
 ENVELOPE = (
-    "call_tool gives {ok: true, result} or {ok: false, error}, a text is in result.content[0].text; "
+    "call_tool gives {ok: true, result} or {ok: false, error}: read the data's members from result itself, a text from "
+    "result.content[0].text; "
     "await tools.<server>.<tool>({...}) gives the tool's data itself"
 )
 ENVELOPES = (
@@ -54,6 +60,8 @@ class Contents:
 
     def mistaken(self, message: str) -> str | None:
         """What the variable got that an error is about, where that can be told."""
+        if (inline := INLINE.match(message)) is not None:
+            return self._from(inline[1])
         found = MISTAKEN.search(message)
         return None if found is None else self._given(found[found.lastindex or 0])
 
@@ -72,14 +80,24 @@ class Contents:
             return self._given(variable)
         return None if path is None else self._from(path)
 
-    def _given(self, variable: str) -> str | None:
+    def _made(self, variable: str) -> str | None:
+        """What those got of which a variable was made."""
+        made = re.search(
+            rf"\b(?:const|let|var) +{re.escape(variable)} *= *([^;\n]{{1,200}})", self.source
+        )
+        words = list(
+            dict.fromkeys(re.findall(r"(?<![.\w$])[A-Za-z_$][\w$]*", made[1] if made else ""))
+        )
+        return next(filter(None, (self._given(word, again=False) for word in words[:8])), None)
+
+    def _given(self, variable: str, again: bool = True) -> str | None:
         """What a variable got, where that is what a tool, a search or a batch gives."""
         for found in GOT.finditer(self.source):
             whole, parts, path, function = found.groups()
             if variable == whole or variable in re.findall(r"[\w$]+", parts or ""):
                 break
         else:
-            return None
+            return self._made(variable) if again else None
         match function:
             case "search_tools":
                 array = "tools" if parts else f"{variable}.tools"

@@ -12,8 +12,11 @@ from mcpproxy.hints import LOOKED_AT
 from mcpproxy.script import Outcome, Script
 
 AGAIN = ". No call of it was in flight: look at `calls`, and run it again"
-IN_EACH = re.compile(r"\.forEach\(\s*async\b")
-FOR_EACH = ". forEach waits for no async function: write for (const x of list) { await ... }"
+IN_EACH = re.compile(r"\.(forEach|filter|find|findIndex|some|every|sort|flatMap)\(\s*async\b")
+INSTEAD = (
+    "await Promise.all(list.map(...)) first, and use what that gives",
+    "write for (const x of list) { await ... }",
+)
 LISTED = 10
 """Calls in flight that are named; the rest is counted."""
 
@@ -44,15 +47,23 @@ def unawaited(script: Script, source: str) -> str:
     """What to say of calls that a script didn't wait for which had its say; nothing where there are none."""
     outcome = script.outcome
     on_wire, unsent = script.unawaited
-    if outcome is None or not (on_wire or unsent):
+    if outcome is None or not (on_wire or unsent or script.unread):
         return ""
     if not outcome.ok and outcome.code != "SERIALIZATION_ERROR":
         return ""  # it was an error that ended it
-    return (
+    left = (
         f"the script ended before {on_wire + unsent} call(s) were answered: {on_wire} in flight were cancelled "
-        f"with an unknown outcome, {unsent} never went out; unless that was meant, await every call, e.g. with Promise.all"
-        f"{FOR_EACH if IN_EACH.search(source[:LOOKED_AT]) else ''}"
+        f"with an unknown outcome, {unsent} never went out"
+        if on_wire or unsent
+        else f"the script ended before it had the answers of {script.unread} call(s)"
     )
+    method = IN_EACH.search(source[:LOOKED_AT])
+    why = (
+        f". {method[1]} waits for no async function: {INSTEAD[method[1] == 'forEach']}"
+        if method
+        else ""
+    )
+    return f"{left}; unless that was meant, await every call, e.g. with Promise.all{why}"
 
 
 def out_of_memory(memory_mb: int) -> str:

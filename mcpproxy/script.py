@@ -131,6 +131,8 @@ class Script:
         """What the VM noticed of failures that the script didn't."""
         self.gave: dict[Any, Any] = {}
         """What tools gave, by "server:tool", in the VM's words."""
+        self.unread = 0
+        """Calls whose answers the script hadn't had when it ended, as the VM says."""
         self.outcome: Outcome | None = None
 
     # what the VM says
@@ -164,8 +166,8 @@ class Script:
                     raise Misbehaved(f"{self._logged} bytes of console lines")
                 self.logs.append({"level": level, "message": text})
                 return [Note(level, text)]
-            case {"t": "noticed", "warning": str(text), "gave": dict(gave)}:
-                self.warning, self.gave = text[:LONGEST_WARNING], gave
+            case {"t": "noticed", "warning": str(text), "gave": dict(gave), "unread": int(unread)}:
+                self.warning, self.gave, self.unread = text[:LONGEST_WARNING], gave, unread
                 return []
             case {"t": "done" | "failed" | "large" as kind, "dropped": int(dropped), **more}:
                 self.logs_dropped = dropped

@@ -78,6 +78,9 @@ async def test_calls_nobody_awaited_are_cancelled_and_said(world):
         ("tools.stub.fail({}).catch(() => {}); await tools.stub.echo({}); 1", ""),
         ("await Promise.allSettled([tools.stub.fail({})]); 1", ""),
         ("[1].forEach(async () => { await tools.stub.hang({}) }); 1", "write for (const x of list)"),
+        ("[1, 2].filter(async () => (await tools.stub.hang({})).a).length - 1", "filter waits for no async function: await Promise.all(list.map(...))"),
+        ("tools.stub.echo({}); call_tool('stub', 'echo', {}); call_tool('stub', 'echo', {}); 1", "ended before it had the answers of 1 call(s)"),
+        ("sleep(5); search_tools('x'); call_tool('stub', 'echo', {}); 1", ""),
     ],
 )  # fmt: skip
 async def test_a_failure_that_nobody_saw_is_said(world, code, warning):

@@ -481,8 +481,8 @@
   function misplaced(element, member) {
     const others = MISNAMED[member];
     for (let n = 0; n < others.length; n++) if (hasOwn(element, others[n])) return ': it goes in ' + member + ', not in ' + others[n];
-    const at = named(element.tool) ? apply(indexOf, element.tool, [':']) : -1;
-    return member === 'server' && at > 0 ? ': write server: ' + quote(apply(slice, element.tool, [0, at])) + ', tool: ' + quote(apply(slice, element.tool, [at + 1])) : '';
+    const whole = named(element.tool) ? element.tool : named(element.name) ? element.name : '', at = apply(indexOf, whole, [':']);
+    return member === 'server' && at > 0 ? ': write server: ' + quote(apply(slice, whole, [0, at])) + ', tool: ' + quote(apply(slice, whole, [at + 1])) : '';
   }
 
   function batch(requests, options, given) {
@@ -607,6 +607,14 @@
     let first = '', count = 0;
     for (let n = 0; n < failing; n++) if (!unheard[n].entry.heard && ++count === 1) first = unheard[n].said;
     return count === 0 ? '' : (count === 1 ? 'a call failed that nobody awaited: ' : count + ' calls failed that nobody awaited, the first: ') + first;
+  }
+
+  /** How many calls the script has made whose answers it hasn't had. */
+  function unanswered() {
+    const ids = keys(waiting);
+    let count = 0;
+    for (let n = 0; n < ids.length; n++) if (waiting[ids[n]].server !== undefined) count++;
+    return count;
   }
 
   const nameless = (key) => typeof key === 'symbol' || key === 'toJSON';
@@ -865,8 +873,8 @@
 
     /** The text of the last frame. Called with some memory to spare. */
     report() {
-      const said = outcome === 1 ? unnoticed() : '';
-      if (said || shapes > 0 && (outcome !== 1 || held === undefined)) send('{"t":"noticed","warning":' + quote(said) + ',"gave":' + stringify(gave) + '}');
+      const said = outcome === 1 ? unnoticed() : '', unread = outcome === 1 && inFlight > 0 ? unanswered() : 0;
+      if (said || unread || shapes > 0 && (outcome !== 1 || held === undefined)) send('{"t":"noticed","warning":' + quote(said) + ',"gave":' + stringify(gave) + ',"unread":' + unread + '}');
       if (outcome === 1) return reportValue();
       if (outcome === 0) return failure('error', NEVER);
       const found = told(held);
