@@ -124,6 +124,7 @@ class Script:
         self._asking = 0
         self._logged = 0
         self._ledger: list[Call] = []
+        self._in_doubt: list[Call] = []
         self._open: dict[int, Call] = {}
         self.logs: list[dict[str, str]] = []
         self.logs_dropped = 0
@@ -304,6 +305,8 @@ class Script:
         self._open.pop(call.n, None)
         self._held -= call.size
         call.forget()
+        if call.in_doubt and len(self._in_doubt) < LEDGER_ENTRIES:
+            self._in_doubt.append(call)
         lane = self._lanes.pop(call.n)
         lane.running -= 1
         if self.outcome is not None:
@@ -344,8 +347,9 @@ class Script:
     def ledger(self) -> tuple[list[dict[str, Any]], int]:
         """The entries to show, at most 100, and how many are left out.
 
-        Calls in flight are always among them: they are what must not be repeated blindly.
+        Those of which nobody knows are always among them: they are what must not be repeated blindly.
         """
-        late = [call for call in self.unknown if call.n > LEDGER_ENTRIES][:LEDGER_ENTRIES]
+        unknown = [*self._in_doubt, *self.unknown]
+        late = [call for call in unknown if call.n > LEDGER_ENTRIES][:LEDGER_ENTRIES]
         shown = [*self._ledger[: LEDGER_ENTRIES - len(late)], *late]
         return [call.entry() for call in shown], self._made - len(shown)

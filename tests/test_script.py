@@ -124,15 +124,18 @@ def test_a_call_that_waits_for_a_concurrency_limit_has_not_started():
 
 
 @pytest.mark.req("REQ-LEDGER-05", "REQ-LEDGER-10")
-def test_the_ledger_shows_a_hundred_and_always_those_in_flight():
-    machine = script()
+def test_the_ledger_shows_a_hundred_and_always_those_that_are_unknown():
+    machine, lost = script(), CallError("UPSTREAM_TIMEOUT", "x", in_doubt=True).envelope()
     for n in range(1, 131):
         (last,) = dispatched(machine.heard(call(n)))
+        last.in_doubt = n in (7, 120)
         if n < 130:
-            machine.finished(last, OK)
+            machine.finished(last, lost if last.in_doubt else OK)
     machine.started(last)
     entries, omitted = machine.ledger()
     assert (len(entries), omitted) == (100, 30)
+    unknown = [entry["n"] for entry in entries if entry["outcome"] == "unknown"]
+    assert unknown == [7, 120, 130]
     assert entries[-1] == {"n": 130, "server": "s", "tool": "t", "outcome": "unknown", "ms": 0}
 
 
