@@ -239,6 +239,8 @@ def hit(tool: Tool, place: int) -> Json:
 
 
 def nothing_found(query: str, catalog: Catalog) -> str:
+    if not query.strip():
+        return "query is empty: say in a few words what the tool does, or see list_servers for what there is"
     near = near_names(query, catalog)
     if near:
         return f"nothing has these words; near in spelling: {', '.join(near)}"

@@ -84,7 +84,7 @@ def withheld(name: str, catalog: Catalog, caller: Caller) -> None:
 
 def unknown(name: str, catalog: Catalog) -> str:
     """What to do about a name that names nothing."""
-    near = near_names(name, catalog) or close(name, offer.OWN)
+    near = near_names(name, catalog) or [own for own in close(name, offer.OWN) if own != name]
     hint = f"; did you mean {' or '.join(near)}?" if near else "."
     return (
         f'there is no tool "{name[:LONGEST]}"{hint} Find tools with search_tools; '

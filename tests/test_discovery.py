@@ -135,6 +135,8 @@ def test_an_empty_answer_names_what_is_near_and_who_was_not_asked():
     assert found["tools"] == [] and found["not_searched"] == ["slack (down)"]
     near = discovery(catalog(demo=["ab_cd"])).search_tools("xab-cdx")
     assert near["tools"] == [] and "demo:ab_cd" in near["hint"]
+    empty = discovery(catalog(demo=["ab_cd"])).search_tools(" ")
+    assert "query is empty" in empty["hint"]
 
 
 @pytest.mark.parametrize(

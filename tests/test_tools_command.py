@@ -246,6 +246,7 @@ def test_a_script_is_given_all_of_it(serving):
         ("/search", 400, "q is missing"),
         ("/search?q=x&limit=0", 400, "limit"),
         ("/search?q=x&server=nobody", 400, "there is no server"),
+        ("/search?q=x&server=stub&server=x", 400, "server is given more than once"),
         (f"/{quote('stub:nope', safe='')}", 404, "there is no tool"),
     ],
 )

@@ -289,6 +289,8 @@ def read_query(route: Route, scope: Scope) -> dict[str, Any]:
     # Some programs send what isn't ASCII as it is.
     query = scope["query_string"].decode("utf-8", "replace")
     for name, text in parse_qsl(query, keep_blank_values=True):
+        if name in found:
+            raise Refused("INVALID_REQUEST", f"{name} is given more than once; give it one value")
         if name in known:
             found[name] = known[name].read(text)
         else:
