@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,7 +28,7 @@ FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annota
 PASSING = frozenset(
     {
         "name", "enabled", "quarantined", "auto_approve_tool_changes", "lazy", "idle_timeout", "era",
-        "headers", "env", "oauth", "auth", "include", "exclude", "document_refresh", "call_tool_timeout", "init_timeout", "health_check_interval",
+        "headers", "env", "oauth", "auth", "include", "exclude", "enabled_tools", "disabled_tools", "document_refresh", "call_tool_timeout", "init_timeout", "health_check_interval",
         "max_concurrent_requests", "queue_size", "queue_timeout",
     }
 )  # fmt: skip
@@ -142,6 +142,21 @@ def sort_out(seen: Server, record: ServerRecord, *, trusting: bool) -> Sorted:
     )
 
 
+def switched_on(entry: ServerSettings, seen: Server) -> Server:
+    """The server without the tools that its entry switches off; they are held, so that a call is told why."""
+    on, off = frozenset(entry.enabled_tools), frozenset(entry.disabled_tools)
+    if not on and not off:
+        return seen
+    known = {name: held.tool for name, held in seen.held.items()} | dict(seen.tools)
+    out = {
+        name: Held(tool, "disabled")
+        for name, tool in known.items()
+        if name in off or (on and name not in on)
+    }
+    tools = {name: tool for name, tool in seen.tools.items() if name not in out}
+    return replace(seen, tools=MappingProxyType(tools), held={**seen.held, **out})
+
+
 # ── what to say ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -173,6 +188,11 @@ WHY_HELD = {
 def why_held(held: Held) -> str:
     """Why a tool is held back, and what an operator does about it. Nothing of its own words."""
     tool = held.tool
+    if held.why == "disabled":
+        return (
+            f"{tool.server}:{tool.name} is switched off: an operator has to allow it in the configuration "
+            f"(enabled_tools, disabled_tools of server '{tool.server}')"
+        )
     return (
         f"{tool.server}:{tool.name} {WHY_HELD[held.why]}, and can't be called until an operator allows it: "
         f"{command('inspect', tool.server)} shows it, {command('approve', tool.server, tool.name)} allows it"

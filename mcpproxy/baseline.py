@@ -393,7 +393,7 @@ class _View:
 def _tell(server: str, before: Sorted | None, now: Sorted) -> None:
     """Log which tools are held back that weren't before."""
     known = before.held if before else {}
-    fresh = [name for name, held in now.held.items() if held.why != "blocked" and name not in known]
+    fresh = [name for name, held in now.held.items() if held.waits and name not in known]
     if fresh or (now.held_instructions and not (before and before.held_instructions)):
         what = ", ".join(repr(name[:100]) for name in fresh[:10]) or "its instructions"
         more = f" and {len(fresh) - 10} more" if len(fresh) > 10 else ""

@@ -106,7 +106,12 @@ class Held:
     """A tool that its server lists and that nobody but an operator gets to see."""
 
     tool: Tool
-    why: Literal["new", "changed", "blocked"]
+    why: Literal["new", "changed", "blocked", "disabled"]
+
+    @property
+    def waits(self) -> bool:
+        """Whether somebody has yet to decide; else it is off because somebody has."""
+        return self.why in ("new", "changed")
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,7 @@ class Server:
     @property
     def waiting(self) -> int:
         """How much of what it has waits for an operator; its instructions are one of it."""
-        held = sum(one.why != "blocked" for one in self.held.values())
+        held = sum(one.waits for one in self.held.values())
         return held + self.held_besides + (self.held_instructions is not None)
 
     @property

@@ -117,7 +117,8 @@ def check_tool(caller: Caller, tool: str, server: Server) -> Tool:
         return found
     held = server.held.get(tool)
     if held is not None and may_use(caller, held.tool):
-        raise CallError("TOOL_NOT_APPROVED", approvals.why_held(held))
+        code = "TOOL_DISABLED" if held.why == "disabled" else "TOOL_NOT_APPROVED"
+        raise CallError(code, approvals.why_held(held))
     usable = [name for name, each in server.tools.items() if may_use(caller, each)]
     if caller.permissions == EVERYTHING:
         raise CallError("TOOL_NOT_FOUND", no_tool(server.name, tool, usable))

@@ -240,7 +240,7 @@ class Trust:
             "state": seen.state,
             "approved": listed if verb == "approved" else [],
             "prompts_and_resources": besides,
-            "waiting": [one for one, held in seen.held.items() if held.why != "blocked"],
+            "waiting": [one for one, held in seen.held.items() if held.waits],
             "blocked": self._blocked(name),
             "changed_since_inspected": list(stale),
         }

@@ -173,6 +173,23 @@ async def test_approval_of_changes_can_be_turned_off(kept, own, everywhere):
         assert held(fleet) == {"grown": "blocked"} and not fleet.catalog.servers["stub"].waiting
 
 
+@pytest.mark.parametrize("own", [{"disabled_tools": ["ping"]}, {"enabled_tools": ["echo", "grow"]}])
+async def test_a_tool_that_the_entry_switches_off_is_off_whatever_was_approved(kept, own):
+    async with kept.fleet(stub()) as fleet:
+        link = fleet.connection("stub")
+        fleet.become(wanted(stub(**own)))
+        assert "ping" not in tools(fleet) and "echo" in tools(fleet)
+        assert held(fleet)["ping"] == "disabled" and not fleet.catalog.servers["stub"].waiting
+        error = await refused(fleet, "ping")
+        assert error.code == "TOOL_DISABLED" and "disabled_tools of server 'stub'" in error.message
+        await fleet.call("stub", "grow", {"name": "ping", "description": "Another."})
+        await fleet.call("stub", "echo", {})
+        assert held(fleet)["ping"] == "disabled"
+        fleet.become(wanted(stub()))
+        await until(lambda: held(fleet) == {"ping": "changed"})
+        assert fleet.connection("stub") is link
+
+
 @pytest.mark.threat("A1")
 async def test_records_that_cannot_be_read_trust_nobody(kept):
     async with kept.fleet(stub()):

@@ -314,6 +314,10 @@ BAD_SERVERS = [
     ({"name": "bad", "command": "x", "env": {"A": 1}}, "mcpServers[1].env.A"),
     ({"name": "bad", "command": "x", "queue_timeout": "soon"}, "mcpServers[1].queue_timeout"),
     ({"name": "bad", "command": "x", "url": "http://x"}, "'bad' has both command and url"),
+    (
+        {"name": "bad", "command": "x", "enabled_tools": ["a"], "disabled_tools": ["b"]},
+        "give one of",
+    ),
     ({"name": "bad", "type": "http", "command": "x", "url": "http://x"}, "both command and url"),
     ({"name": "bad", "protocol": "toolpack", "directory": "/x", "url": "http://x"}, "both url and"),
     ({"name": "demo", "command": "x"}, "another server is called 'demo'"),

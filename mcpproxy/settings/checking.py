@@ -128,6 +128,11 @@ def _unusable(server: ServerSettings) -> Iterator[tuple[str, str]]:
             f"server '{server.name}' has both {' and '.join(ways)}; only one of them can say how it is reached, "
             "so remove what isn't meant",
         )
+    if server.enabled_tools and server.disabled_tools:
+        yield (
+            "disabled_tools",
+            f"of '{server.name}' stands beside enabled_tools; give one of them, which says it all",
+        )
     yield from _unusable_texts(server)
     if server.command is not None and not server.command.strip():
         yield "command", f"of '{server.name}' is empty; give a program, or a url"

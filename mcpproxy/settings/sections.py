@@ -176,6 +176,10 @@ class ServerSettings(Concurrency):
     """The operations of a document that become tools, all when empty: `operationId`, `tag:NAME` or `GET /path`, with `*` for any text."""
     exclude: list[str] = []
     """Operations that don't, named in the same way."""
+    enabled_tools: list[str] = []
+    """The tools that can be called, by their names; all when empty. The others are switched off."""
+    disabled_tools: list[str] = []
+    """The tools that are switched off: nobody sees them, and a call is refused with TOOL_DISABLED."""
     auth: dict[str, str | ClientCredentials] = {}
     """Credentials for an API by the name of their security scheme: a key, a token or `USER:PASSWORD`, best as `${keyring:NAME}`; or an OAuth client."""
     allow_hosts: list[str] = []

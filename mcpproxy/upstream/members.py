@@ -144,9 +144,10 @@ class Members:
 
     def shown(self, link: Link) -> Server:
         """What callers get to see of a server."""
-        if self._baseline is None:
-            return link.seen
-        return self._baseline.judge(link.settings, link.seen)
+        entry, seen = link.settings, link.seen
+        if self._baseline is not None:
+            seen = self._baseline.judge(entry, seen)
+        return approvals.switched_on(entry, seen)
 
     def sort_listed(self, server: str, kind: Kind, found: Mapping[str, Listed]) -> Sorted:
         """What callers get to see of a list of prompts or resources."""

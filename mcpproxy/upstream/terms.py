@@ -26,7 +26,7 @@ def dialled(server: ServerSettings) -> dict[str, Any]:
         exclude={
             "max_concurrent_requests", "queue_size", "queue_timeout",
             "call_tool_timeout", "init_timeout", "health_check_interval", "idle_timeout",
-            "quarantined", "auto_approve_tool_changes",
+            "quarantined", "auto_approve_tool_changes", "enabled_tools", "disabled_tools",
         }
     )  # fmt: skip
 
