@@ -142,6 +142,24 @@ def sort_out(seen: Server, record: ServerRecord, *, trusting: bool) -> Sorted:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """What a server's list came to, and of what."""
+
+    seen: Server
+    record: ServerRecord
+    trusting: bool
+    sorted: Sorted
+
+    def holds(self, seen: Server, record: ServerRecord, trusting: bool) -> bool:
+        return (
+            self.seen.tools is seen.tools
+            and self.seen.instructions == seen.instructions
+            and self.record is record
+            and self.trusting == trusting
+        )
+
+
 def switched_on(entry: ServerSettings, seen: Server) -> Server:
     """The server without the tools that its entry switches off; they are held, so that a call is told why."""
     on, off = frozenset(entry.enabled_tools), frozenset(entry.disabled_tools)

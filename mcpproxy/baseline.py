@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ import anyio
 import anyio.to_thread
 
 from mcpproxy import approvals
-from mcpproxy.approvals import ServerRecord, Sorted, Standing, ToolRecord
+from mcpproxy.approvals import ServerRecord, Sorted, Sorting, Standing, ToolRecord
 from mcpproxy.catalog import Server, Tool
 from mcpproxy.database import mend
 from mcpproxy.decisions import Decided, Decisions, Known, ServerRow, Stamp, ToolRow, Waits
@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 30.0
 FAILURES = (sqlite3.Error, OSError, ValueError)
+UNREADABLE = (*FAILURES, TypeError)
+"""The last for what is JSON, but not of the kind that we write."""
 MOST_TOOLS = 5000
 """Of one server; beyond it those are forgotten that are neither listed nor blocked."""
 
@@ -50,7 +52,7 @@ class Baseline:
         self._file = Decisions(path)
         try:
             known = self._file.read()
-        except (sqlite3.Error, OSError, ValueError, TypeError) as error:
+        except UNREADABLE as error:
             self._file.close()
             what = (
                 "it holds what was approved, so put back a copy, or move it away to trust what the "
@@ -65,10 +67,12 @@ class Baseline:
         self._servers: dict[str, ServerRow] = {}
         self._tools: dict[tuple[str, str], ToolRow | None] = {}
         """What is still to be written, of servers and of tools."""
-        self._views: dict[str, _View] = {}
+        self._views: dict[str, Sorting] = {}
         self._inspected: dict[str, tuple[str, Server]] = {}
         """What an operator was shown, and the identity of the entry that it came from."""
         self._turn = anyio.Lock()
+        self._reading = False
+        """Whether what others decided is being taken in."""
         self._unread = ""
         """Why the last look at what others decided failed; the log has it once."""
         self._enabled = True
@@ -119,7 +123,7 @@ class Baseline:
             found = approvals.sort_out(seen, record, trusting=trusting)
             record = self._learn(entry.name, seen, record, found)
             _tell(entry.name, view.sorted if view else None, found)
-            view = _View(seen, record, trusting, found)
+            view = Sorting(seen, record, trusting, found)
             self._views[entry.name] = view
         found, listed = view.sorted, self.listed.waiting(entry.name)
         if not found.held and found.held_instructions is None and not listed:
@@ -325,8 +329,8 @@ class Baseline:
 
     @property
     def touched(self) -> bool:
-        """Whether somebody, perhaps ourselves, has written to the record since it was read. Takes microseconds."""
-        return self._file.touched()
+        """Whether somebody, perhaps ourselves, has written to the record since it was taken in. Takes microseconds."""
+        return self._reading or self._file.touched()
 
     async def refresh(self) -> bool:
         """Take in what another process has put on record meanwhile; whether there was anything."""
@@ -334,24 +338,32 @@ class Baseline:
             return False
         async with self._turn:
             await self._save()
+            self._reading = True
             try:
-                known = await anyio.to_thread.run_sync(self._file.news)
-                while known is not None and (waits := self._waits()) != Waits():
-                    # Not written: a full disk must not keep what somebody blocked from counting.
-                    known = await anyio.to_thread.run_sync(self._file.with_those, waits)
-                    if waits == self._waits():  # else something was learnt in between
-                        break
-            except FAILURES as error:
+                return await self._take_in()
+            except BaseException as error:
                 self._file.forget()  # the next look tries again
+                if not isinstance(error, UNREADABLE):
+                    raise
                 if self._unread != str(error):
                     logger.error("what others approved can't be read from %s: %s", self.path, error)
                 self._unread = str(error)
                 return False
-            self._unread = ""
-            before = self._records, self.listed.records
-            if known is not None:
-                self._know(known)
-            return (self._records, self.listed.records) != before
+            finally:
+                self._reading = False
+
+    async def _take_in(self) -> bool:
+        known = await anyio.to_thread.run_sync(self._file.news)
+        while known is not None and (waits := self._waits()) != Waits():
+            # Not written: a full disk must not keep what somebody blocked from counting.
+            known = await anyio.to_thread.run_sync(self._file.with_those, waits)
+            if waits == self._waits():  # else something was learnt in between
+                break
+        self._unread = ""
+        before = self._records, self.listed.records
+        if known is not None:
+            self._know(known)
+        return (self._records, self.listed.records) != before
 
     def close(self) -> None:
         self._file.close()
@@ -370,24 +382,6 @@ async def open_baseline(path: Path) -> AsyncIterator[Baseline]:
         with anyio.CancelScope(shield=True):
             await baseline.save()
         baseline.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    """What was made of a server's list, and of what."""
-
-    seen: Server
-    record: ServerRecord
-    trusting: bool
-    sorted: Sorted
-
-    def holds(self, seen: Server, record: ServerRecord, trusting: bool) -> bool:
-        return (
-            self.seen.tools is seen.tools
-            and self.seen.instructions == seen.instructions
-            and self.record is record
-            and self.trusting == trusting
-        )
 
 
 def _tell(server: str, before: Sorted | None, now: Sorted) -> None:

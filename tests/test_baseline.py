@@ -7,6 +7,7 @@ import os
 import sqlite3
 import stat
 from contextlib import asynccontextmanager
+from operator import attrgetter
 from types import SimpleNamespace
 
 import anyio
@@ -358,7 +359,10 @@ async def test_what_another_process_blocks_counts_though_we_can_not_write(
         assert other.standing(entry) == "blocked" and "a" in other.record("stub").tools
 
 
-async def test_what_others_decided_is_read_again_where_that_failed(kept, monkeypatch, caplog):
+@pytest.mark.parametrize("error", [OSError("can't be had"), TypeError("can't be had")])
+async def test_what_others_decided_is_read_again_where_that_failed(
+    kept, monkeypatch, caplog, error
+):
     entry = stub()
     async with open_baseline(kept.file) as ours, open_baseline(kept.file) as other:
         other.block(entry, "somebody")
@@ -367,32 +371,58 @@ async def test_what_others_decided_is_read_again_where_that_failed(kept, monkeyp
 
         def lost():
             news()
-            raise OSError("too many open files")
+            raise error
 
         with monkeypatch.context() as patched:
             patched.setattr(ours._file, "news", lost)
             assert not await ours.refresh() and not await ours.refresh()
-            assert caplog.text.count("too many open files") == 1
+            assert caplog.text.count("can't be had") == 1
         assert await ours.refresh() and ours.standing(entry) == "blocked"
 
 
-async def test_who_looks_while_it_is_read_what_others_decided_waits_for_that(kept, monkeypatch):
+async def test_what_others_decided_is_read_again_where_who_read_it_was_cancelled(kept, monkeypatch):
     entry = stub()
     async with open_baseline(kept.file) as ours, open_baseline(kept.file) as other:
         other.block(entry, "somebody")
         await other.flush()
-        records, standing = decisions._records, []
+        news = ours._file.news
 
-        def beside(database):
+        def cancelled():
+            found = news()
+            anyio.from_thread.run_sync(scope.cancel)
+            return found
+
+        with monkeypatch.context() as patched:
+            patched.setattr(ours._file, "write", full_disk)
+            patched.setattr(ours._file, "news", cancelled)
+            ours.approve(stub(name="another"), "somebody")
+            with anyio.CancelScope() as scope:
+                await ours.refresh()
+        assert scope.cancelled_caught
+        assert await ours.refresh() and ours.standing(entry) == "blocked"
+
+
+@pytest.mark.parametrize("step", ["_records", "Decisions.news"])
+async def test_who_looks_while_what_others_decided_is_taken_in_waits_for_that(
+    kept, monkeypatch, step
+):
+    entry = stub()
+    async with open_baseline(kept.file) as ours, open_baseline(kept.file) as other:
+        other.block(entry, "somebody")
+        await other.flush()
+        taken, standing = attrgetter(step)(decisions), []
+
+        def beside(of):
+            found = taken(of)
             anyio.from_thread.run_sync(tasks.start_soon, look)
             anyio.from_thread.run(anyio.wait_all_tasks_blocked)
-            return records(database)
+            return found
 
         async def look() -> None:
             await ours.refresh()
             standing.append(ours.standing(entry))
 
-        monkeypatch.setattr(decisions, "_records", beside)
+        monkeypatch.setattr(f"mcpproxy.decisions.{step}", beside)
         async with anyio.create_task_group() as tasks:
             assert await ours.refresh()
             monkeypatch.undo()
