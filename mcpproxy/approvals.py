@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -158,21 +158,6 @@ class Sorting:
             and self.record is record
             and self.trusting == trusting
         )
-
-
-def switched_on(entry: ServerSettings, seen: Server) -> Server:
-    """The server without the tools that its entry switches off; they are held, so that a call is told why."""
-    on, off = frozenset(entry.enabled_tools), frozenset(entry.disabled_tools)
-    if not on and not off:
-        return seen
-    known = {name: held.tool for name, held in seen.held.items()} | dict(seen.tools)
-    out = {
-        name: Held(tool, "disabled")
-        for name, tool in known.items()
-        if name in off or (on and name not in on)
-    }
-    tools = {name: tool for name, tool in seen.tools.items() if name not in out}
-    return replace(seen, tools=MappingProxyType(tools), held={**seen.held, **out})
 
 
 # ── what to say ─────────────────────────────────────────────────────────────────────────────────

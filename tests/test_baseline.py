@@ -174,11 +174,17 @@ async def test_approval_of_changes_can_be_turned_off(kept, own, everywhere):
         assert held(fleet) == {"grown": "blocked"} and not fleet.catalog.servers["stub"].waiting
 
 
-@pytest.mark.parametrize("own", [{"disabled_tools": ["ping"]}, {"enabled_tools": ["echo", "grow"]}])
-async def test_a_tool_that_the_entry_switches_off_is_off_whatever_was_approved(kept, own):
+@pytest.mark.parametrize(
+    "own", [{"disabled_tools": ["ping", "pong"]}, {"enabled_tools": ["echo", "grow", "pong"]}]
+)
+async def test_a_tool_that_the_entry_switches_off_is_off_whatever_was_approved(kept, own, caplog):
     async with kept.fleet(stub()) as fleet:
         link = fleet.connection("stub")
         fleet.become(wanted(stub(**own)))
+        assert (
+            f"{next(iter(own))} of server 'stub' names what it doesn't have: ['pong']"
+            in caplog.text
+        )
         assert "ping" not in tools(fleet) and "echo" in tools(fleet)
         assert held(fleet)["ping"] == "disabled" and not fleet.catalog.servers["stub"].waiting
         error = await refused(fleet, "ping")

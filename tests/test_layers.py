@@ -78,7 +78,7 @@ LAYERS = [
         "listedbaseline",
         "decisions",
     },
-    {"gates", "entries", "approvals", "listed", "suspicion"},
+    {"gates", "entries", "approvals", "switches", "listed", "suspicion"},
     {"catalog", "policy", "profiles", "settings"},
     {
         "names",

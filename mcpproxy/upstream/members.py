@@ -20,6 +20,7 @@ from mcpproxy.baseline import Baseline
 from mcpproxy.catalog import Server
 from mcpproxy.errors import CallError
 from mcpproxy.listed import Kind, Listed, Sorted
+from mcpproxy.switches import Switches
 from mcpproxy.upstream.connection import Connection
 from mcpproxy.upstream.dial import Means
 from mcpproxy.upstream.limits import Limiter
@@ -122,6 +123,7 @@ class Members:
         self.settings = settings
         self.by_name: dict[str, Member] = {}
         """In the order of the configuration."""
+        self._switches = Switches()
         self._tasks = tasks
         self._means = means
         self._listings = listings
@@ -147,7 +149,7 @@ class Members:
         entry, seen = link.settings, link.seen
         if self._baseline is not None:
             seen = self._baseline.judge(entry, seen)
-        return approvals.switched_on(entry, seen)
+        return self._switches.judge(entry, seen)
 
     def sort_listed(self, server: str, kind: Kind, found: Mapping[str, Listed]) -> Sorted:
         """What callers get to see of a list of prompts or resources."""
