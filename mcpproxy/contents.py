@@ -70,6 +70,13 @@ class Contents:
         found = RETURNED.search(self.source)
         return None if found is None else self._given(found[1])
 
+    def typed(self, variable: str) -> bool:
+        """Whether the variable got what a tool gives, without an envelope around it."""
+        return any(
+            found[3] and (variable == found[1] or variable in re.findall(r"[\w$]+", found[2] or ""))
+            for found in GOT.finditer(self.source)
+        )
+
     def parsed(self) -> str | None:
         """What a tool gave whose data the one JSON.parse of a program was given."""
         found = list(PARSED.finditer(self.source))

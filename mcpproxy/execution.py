@@ -352,8 +352,7 @@ class Execution:
         if outcome.ok:
             envelope: dict[str, Any] = {"ok": True, "value": outcome.value}
             source, catalog = self._request.source, self._upstreams.catalog
-            if lost := hints.caught(outcome.value, script.logs, source, catalog):
-                self._warnings.append(f"the program caught an error of its own: {lost}")
+            self._warnings += hints.swallowed(outcome.value, script.logs, source, catalog)
         else:
             envelope = {"ok": False, "error": self._error(outcome)}
         if script.logs:

@@ -5,32 +5,23 @@ Added to messages of scripts that failed; nothing here decides anything.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from mcpproxy import modules, names
-from mcpproxy.absent import DISCOVERY, EXPECTED, PRESENT, TOOLS, mentioned, missing, stood_for
+from mcpproxy.absent import DISCOVERY, EXPECTED, PRESENT, TOOLS, missing
 from mcpproxy.catalog import Catalog
 from mcpproxy.contents import STEP, Contents
 from mcpproxy.declarations import access, call_line
-from mcpproxy.guesses import looks_like
 from mcpproxy.sandbox.source import MARKS, unfenced
+from mcpproxy.unparsed import ALONE, IMPORTED, MODULE, unparsed
 
 NOTHING: dict[Any, Any] = {}
 MISSING = re.compile(r"^ReferenceError: (?:'?)([^\s']+)(?:'?) is not defined")
 CAUGHT = re.compile(r"(?<![\w$.])([A-Za-z_$][\w$]{0,60}) is not defined")
 FEW = 64
 """Values of a result that are looked at for what a program caught."""
-MODULE = re.compile(r"could not load module|^SyntaxError: .*\bmodules?\b")
-EXPORT = re.compile(r"^[ \t]*export\s*[*{]", re.MULTILINE)
-IMPORTED = "import is not available, there are no modules here"
-EXPORTED = "there are no modules here, so nothing can be exported again from another one"
-
-QUOTES = re.compile("Unexpected character '[\u2018\u2019\u201c\u201d\u00ab\u00bb]'")
-AROUND_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
-ALONE = "Send the code alone, without the text around it, in one block"
 LISTING = frozenset(
     {
         "list",
@@ -52,10 +43,6 @@ LISTING = frozenset(
 )
 """What models ask of `tools` as if it were an array."""
 
-JSX = re.compile(r"(?:[=(,?:&]|return)\s*<(?:[A-Za-z][\w.]*(?:\s[^<>]*)?)?/?>")
-OBJECT = re.compile(
-    r"(?:\A|[;}\n])[ \t]*\{\s*(?:\.\.\.|[\w$]+\s*[:,]|'[^'\n]*'\s*:|\"[^\"\n]*\"\s*:)"
-)
 COMMENTS = re.compile(r"//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)")
 UNDEFINED = "the script gave no value (undefined)"
 LOGGED = re.compile(
@@ -73,7 +60,6 @@ MADE = re.compile(
 DEFINED = re.compile(r"(?:async\b|function\b|class\b|\(?[\w$,\s{}:]*\)?\s*=>)")
 MAIN = re.compile(r"\b(?:function|const|let|var)\s+(main|run|execute|handler|start)\b")
 
-ACCESSOR = re.compile(r"[{;}\n]\s?[ \t]*(?:static\s+)?accessor\s+[\w$#]")
 LONGEST_LOGGED = 1000
 LOOKED_AT = 2**16
 """Characters of a source that are searched: the daemon does this on its event loop."""
@@ -82,11 +68,43 @@ DATA = (
     "await tools.<server>.<tool>({...}) gives the tool's data itself, already parsed: use it as it is. What "
     "call_tool gives has its content under .result"
 )
+NO_METHOD = re.compile(r"\.([\w$]+) is not a function$")
+METHODS = {
+    "contains": "this is JavaScript: use includes",
+    "append": "this is JavaScript: use push",
+    "strip": "this is JavaScript: use trim",
+    "lower": "this is JavaScript: use toLowerCase",
+    "upper": "this is JavaScript: use toUpperCase",
+    "startswith": "this is JavaScript: use startsWith",
+    "endswith": "this is JavaScript: use endsWith",
+    "items": "this is JavaScript: use Object.entries(x)",
+    "first": "use [0]",
+    "last": "use .at(-1)",
+    "sum": "use reduce((sum, x) => sum + x, 0)",
+    "length": "length is no function: leave out its parentheses",
+    "size": "size is no function: leave out its parentheses",
+    "format": "there is no format: use toISOString(), toFixed() or a template",
+    "toISOString": "only a Date has it: new Date(x).toISOString()",
+    "getTime": "only a Date has it: new Date(x).getTime()",
+    "toFixed": "only a number has it: Number(x).toFixed(2)",
+    **dict.fromkeys(
+        ("split", "trim", "replace", "match", "toLowerCase", "startsWith"),
+        "only a text has it: console.log the value to see what it is",
+    ),
+    **dict.fromkeys(
+        ("map", "filter", "forEach", "find", "reduce", "some", "sort", "slice", "push"),
+        "only an array has it: console.log the value to see what it is",
+    ),
+}
+"""Methods that models expect of a value that doesn't have them."""
+
 DOTTED = re.compile(
     r"^TypeError: tools((?:\.[\w$]+|\[ *['\"][^'\"\]\n]+['\"] *\]){3,}) is not a function"
 )
 INPUT = re.compile(r"\(input\??\.([\w$]+) is undefined\)")
 CHECKED = re.compile(r"![\w$]+\.ok\b")
+UNCHECKED = re.compile(r"!(?:([\w$]+)\.)?(ok|success)\b")
+FAILED = re.compile(r"\b(?:fail|error|unsuccess|no success|could not)", re.IGNORECASE)
 NO_ENVELOPE = (
     "await tools.<server>.<tool>({...}) gives the tool's data, which has no ok of its own, and throws when the call "
     "fails: leave the check out"
@@ -120,7 +138,23 @@ WRONG_USE = [
         "JSON.parse was given an object, which is parsed already: use it as it is",
     ),
     (
-        re.compile(r"^SyntaxError: .* in JSON at position"),
+        re.compile(r"^SyntaxError: unexpected token: 'undefined'"),
+        "JSON.parse was given undefined: console.log what it was made of",
+    ),
+    (
+        re.compile(r"^TypeError: '[^']*' is read-only"),
+        "it was declared with const: declare it with let",
+    ),
+    (
+        re.compile(r"^ReferenceError: .* is not initialized"),
+        "it is used before the line that declares it has run: move that up",
+    ),
+    (
+        re.compile(r"^RangeError: Date value is NaN"),
+        "what the Date was made of is no date: console.log it",
+    ),
+    (
+        re.compile(r"^SyntaxError: (?:.* in JSON at position|Unexpected end of JSON|unexpected token: ')"),
         "what JSON.parse was given is no JSON: return the text itself to see its form",
     ),
 ]  # fmt: skip
@@ -146,7 +180,7 @@ def advice(
             return f"It is a member of input: write input.{found[1]}"
         return missing(found[1], source, catalog)
     if code == "SYNTAX_ERROR":
-        return _syntax(message, source, catalog)
+        return unparsed(message, source, catalog)
     if MODULE.search(message):
         return f"{IMPORTED}: {modules.instead(source, catalog)}"
     if source.lstrip().startswith(MARKS) and unfenced(source) == source:
@@ -175,7 +209,37 @@ def advice(
             return remedy if known is None else f"{remedy}. {known}"
     if UNDEFINED in message:
         return _value(source, holds)
-    return holds.mistaken(message)
+    return holds.mistaken(message) or _method(message)
+
+
+def _method(message: str) -> str | None:
+    """What is written for a method that the value doesn't have."""
+    found = NO_METHOD.search(message)
+    return None if found is None else METHODS.get(found[1])
+
+
+def swallowed(
+    value: object, logs: Iterable[Mapping[str, str]], source: str, catalog: Catalog
+) -> list[str]:
+    """What to say of a program that succeeded by its own account, and yet went wrong."""
+    said = []
+    if (lost := caught(value, logs, source, catalog)) is not None:
+        said.append(f"the program caught an error of its own: {lost}")
+    if _unheeded(value, source[:LOOKED_AT], catalog):
+        said.append(NO_ENVELOPE)
+    return said
+
+
+def _unheeded(value: object, source: str, catalog: Catalog) -> bool:
+    """Whether a program says that it failed because it asked a tool's data for the `ok` of an envelope."""
+    if "await tools" not in source or (found := UNCHECKED.search(source)) is None:
+        return False
+    failed = any(FAILED.search(text) for text in (*_texts(value), *_names(value)))
+    return failed and Contents(source, catalog, NOTHING).typed(found[1] or found[2])
+
+
+def _names(value: object) -> Iterable[str]:
+    return map(str, list(value)[:FEW]) if isinstance(value, dict) else ()
 
 
 def caught(
@@ -247,54 +311,6 @@ def _last(source: str) -> str | None:
         return f"{empty[1]} is undefined where it is returned: console.log what it was made of"
     made = [found for found in MADE.finditer(source) if not DEFINED.match(found[2])]
     return f"For example: return {made[-1][1]}" if made else None
-
-
-def _asked_for(guess: str, source: str, catalog: Catalog) -> str | None:
-    """The call that what is no program seems to ask for."""
-    if guess in ("Python", "HTML or XML"):
-        tool = mentioned(source, catalog)
-    else:
-        try:
-            asked = json.loads(unfenced(source)) if guess == "JSON" else None
-        except (ValueError, RecursionError):
-            return None
-        members = asked.values() if isinstance(asked, dict) else ()
-        words = [each for each in members if isinstance(each, str)]
-        tool = next(stood_for(words[:10], catalog), None)
-    return None if tool is None else f"Write {call_line(tool)}"
-
-
-def _syntax(message: str, source: str, catalog: Catalog) -> str | None:
-    if "This is TypeScript" in message:
-        return None
-    if (guess := looks_like(source)) is not None:
-        meant = _asked_for(guess, source, catalog) or EXPECTED
-        return f"This looks like {guess}, not JavaScript: {meant}"
-    if MODULE.search(message):
-        if modules.IMPORT.search(source) is None and EXPORT.search(source):
-            return EXPORTED
-        return f"{IMPORTED}: {modules.instead(source, catalog)}"
-    if (word := re.search(r"token '(and|or)'", message)) is not None:
-        return f"This is JavaScript: write {'&&' if word[1] == 'and' else '||'}"
-    if QUOTES.search(message):
-        return "Those are typographic quotes: write ' or \""
-    if AROUND_FENCE.search(source) and unfenced(source) == source:
-        return ALONE
-    if source.lstrip().startswith("#"):
-        return "# begins no comment in JavaScript: write //"
-    if "character '@'" in message:
-        return "Decorators are not available: wrap the function or class by hand"
-    if ACCESSOR.search(source):
-        return "Accessor fields are not available: write a plain field, or get and set"
-    if JSX.search(source) and ("</" in source or "/>" in source):
-        return "JSX is not available, there is no page here: return plain data"
-    if (brought := modules.IMPORT.search(source)) and not brought[1].startswith(" type "):
-        return f"{IMPORTED}: {modules.instead(source, catalog)}"
-    if "token ':'" in message and OBJECT.search(source):
-        return (
-            "An object that is to be the value needs parentheses, ({...}), or return in front of it"
-        )
-    return None
 
 
 def instead(name: str, catalog: Catalog) -> str | None:

@@ -64,6 +64,7 @@ TYPED = [
     ("await tools.stub.json_text({b: 2})", {"b": 2}),
     ("await tools.stub.plain_text({text: 'words'})", "words"),
     ("(await tools.stub.blocks({})).length", 3),
+    ("const r = await tools.stub.blocks({}); [r.content.map(each => each.type), Object.keys(r), r.length]", [["text", "image", "text"], ["0", "1", "2"], 3]),
     ("const r = await tools.stub.json_text({b: 2}); [JSON.parse(r.content[0].text).b, r, Object.keys(r), {...r}]", [2, {"b": 2}, ["b"], {"b": 2}]),
     ("(await tools.stub.wire({result: {content: [{type: 'text', text: 'of both'}], structuredContent: {n: 1, content: 7}}})).content", 7),
     ("const r = await tools.stub.wire({result: {content: [{type: 'text', text: '[1]'}]}}); [r, r.content[0].text]", [[1], "[1]"]),

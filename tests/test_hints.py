@@ -67,6 +67,24 @@ HINTS = [
     ("await callTool('stub', 'echo', {})", "Did you mean call_tool?"),
     ("await mcp.call('nobody', 'nothing', {})", "await tools.<server>.<tool>({...})"),
     ("await mcp.callTool({name: 'add', arguments: {a: 1}})", "Write const result = await tools.stub.add({a: 1, b: 1})"),
+    ("const a = 1;\\nreturn a;", "escaped once too often"),
+    ('return tools.stub.echo({\\"a\\": 1})', "quotes without a"),
+    ("[1].map(x =&gt; x)", "write > for &gt;"),
+    ("if (1 &lt; 2 &amp;&amp; true) { 1 }", "write > for &gt;"),
+    ("<execute_code>\nconst a = 1;\nreturn a;\n</execute_code>", "without the tags"),
+    ("JavaScript:\nconst a = 1;", "the name of the language"),
+    ("const all = ['a', 'b'].join('\n');", "write \\n in it"),
+    ('{"code": "return 1"}', 'what is under "code" alone'),
+    ("return await tools.stub.add(a: 1, b: 2)", "Arguments go in one object"),
+    ("function f() {\n  if (1) {\n    g();\n}\nf();", 'end of input: { is not closed in "if (1) {"'),
+    ("async function main() {\n  return [1, 2];\n\nmain();", '{ is not closed in "async function main() {"'),
+    ("const x = 1; x = 2", "declare it with let"),
+    ("console.log(y); let y = 1", "before the line that declares it"),
+    ("new Date('soon').toISOString()", "is no date"),
+    ("JSON.parse(undefined)", "JSON.parse was given undefined"),
+    ("JSON.parse('not json')", "is no JSON"),
+    ("'abc'.contains('a')", "use includes"),
+    ("Date.now().toISOString()", "only a Date has it"),
     ("await bridge.servers['my-server']['list.items']({})", 'tools["my-server"]["list.items"]({'),
     ("await codemode.tool('stub', 'plain_text', {})", "tools.stub.plain_text({"),
     ("await agent.call('stub.add', {a: 1})", "tools.stub.add({a: 1, b: 1})"),
@@ -191,6 +209,10 @@ CAUGHT = [
     ("try { null.x } catch (e) { return e.message }", None),
     ("try { unknown_one } catch (e) { return e.message }", None),
     ("return 'fetch is not defined'", None),
+    ("const r = await tools.stub.echo({a: 1}); if (!r.ok) return {error: 'it failed'}; return r.a", "leave the check out"),
+    ("const {ok, result} = await tools.stub.echo({a: 1}); if (!ok) return 'failed'; return result", "leave the check out"),
+    ("const r = call_tool('stub', 'fail', {}); if (!r.ok) return {error: 'failed'}; return await tools.stub.echo({})", None),
+    ("const r = await tools.stub.echo({ok: true}); if (!r.ok) return 'failed'; return r.ok", None),
     ("try { fetch2 } catch {}\nreturn 'fetch is not defined'", None),
 ]  # fmt: skip
 
@@ -233,6 +255,8 @@ def test_what_is_looked_for_in_a_source_takes_time_in_proportion_to_it():
         "{}",
         "function main{}",
         "console.log(a);{}a",
+        "<a>{}</a>",
+        "tools.{}:",
         "a{}",
     ]
     began = time.process_time()
@@ -241,6 +265,7 @@ def test_what_is_looked_for_in_a_source_takes_time_in_proportion_to_it():
         plain(unfenced(source))
         for code, message in [
             ("SYNTAX_ERROR", "SyntaxError: Unexpected token ':'"),
+            ("SYNTAX_ERROR", "SyntaxError: Unexpected token '&'"),
             ("RUNTIME_ERROR", "ReferenceError: a is not defined"),
             ("RUNTIME_ERROR", "TypeError: a.b is not a function"),
             ("RUNTIME_ERROR", "TypeError: cannot read property 'b' of undefined (a is undefined)"),

@@ -62,6 +62,7 @@ LAYERS = [
         "endings",
         "hints",
         "absent",
+        "unparsed",
         "modules",
         "contents",
         "guesses",

@@ -408,7 +408,7 @@
   function received(entry, data, result) {
     const key = entry.server + ':' + entry.tool;
     if (shapes < 50 && gave[key] === undefined) { gave[key] = text(shapeOf(data)); shapes++; }
-    if (typeof data === 'object' && data !== null && data !== result.content && !hasOwn(data, 'content') && hasOwn(result, 'content')) defineProperty(data, 'content', hidden(result.content));
+    if (typeof data === 'object' && data !== null && !hasOwn(data, 'content') && hasOwn(result, 'content')) defineProperty(data, 'content', hidden(result.content));
     return data;
   }
 

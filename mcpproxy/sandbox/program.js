@@ -212,9 +212,30 @@
   const MODULE = 'import and export belong to modules, and this is a script';
   const MODULES = /^'import' and 'export' may appear only .*/;
   const INVISIBLE = /^(Unexpected character) '([\p{C}\p{Z}])'$/u;
-  function failure(error) {
+  const ENDED = 'Unexpected end of input', LONGEST_LINE = 60;
+
+  /** The line of the bracket that is open where a source ends, or of the first one that is closed in a line indented otherwise. */
+  function unclosed(source) {
+    const open = [], line = (at) => source.slice(source.lastIndexOf('\n', at - 1) + 1).split('\n', 1)[0];
+    const indent = (at) => /^\s*/.exec(line(at))[0].length;
+    let odd;
+    try {
+      for (const { type, start, end } of acorn.tokenizer(source, OPTIONS)) {
+        const text = type.label === 'template' ? '' : source.slice(start, end);
+        if (text === '(' || text === '[' || text === '{' || text === '${') open.push([text, start]);
+        else if (text === ')' || text === ']' || text === '}') {
+          const from = open.pop();
+          if (line(start).trimStart().startsWith(text) && indent(start) !== indent(from?.[1] ?? start)) odd ??= from;
+        }
+      }
+    } catch { return ''; }
+    const [text, at] = odd ?? open.at(-1) ?? [], shown = text ? line(at).trim() : '';
+    return text ? `: ${text} is not closed in "${shown.length > LONGEST_LINE ? shown.slice(0, LONGEST_LINE) + '…' : shown}"` : '';
+  }
+
+  function failure(error, source) {
     if (!(error instanceof SyntaxError)) return { error: 'the source is nested too deeply to be parsed', offset: null };
-    const message = error.message.replace(/ \(\d+:\d+\)$/, '').replace(MODULES, MODULE);
+    const message = error.message.replace(/ \(\d+:\d+\)$/, '').replace(MODULES, MODULE) + (error.message.startsWith(ENDED) ? unclosed(source) : '');
     return { error: message.replace(INVISIBLE, (_, what, character) => `${what} U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}`), offset: error.pos };
   }
 
@@ -243,7 +264,7 @@
 
   return {
     parse: (source) => Script.parse(source, { ...OPTIONS, ...EXPORTS }),
-    plan(json) { try { return JSON.stringify(plan(JSON.parse(json))); } catch (error) { return JSON.stringify(failure(error)); } },
+    plan(json) { try { return JSON.stringify(plan(JSON.parse(json))); } catch (error) { return JSON.stringify(failure(error, JSON.parse(json))); } },
     tokens(json) { return JSON.stringify(tokens(JSON.parse(json))); },
     /** Where TypeScript that the transform refused goes wrong, by a second parser. */
     explain(json) {
@@ -252,7 +273,7 @@
         Parser.parse(JSON.parse(json), { ...OPTIONS, sourceType: 'module', locations: true });
         return JSON.stringify({});
       } catch (error) {
-        return JSON.stringify(failure(error));
+        return JSON.stringify(failure(error, JSON.parse(json)));
       }
     },
   };

@@ -39,6 +39,8 @@ UNSAID = "(Failed obtaining QuickJS error string."
 
 NOT_THERE_EITHER = re.compile("import|export|'@'")
 """Faults of a source that TypeScript wouldn't mend."""
+NAMED = re.compile(r"\btools[\w$.\[\]'\"-]{0,300}\(\s*[\w$]+\s*\Z")
+"""What goes before the colon of an argument with a name, which neither language has."""
 TYPED = '. This is TypeScript: send it with language "typescript"'
 TO_COMPILE = b'{"t":"ask","id":0,"what":"typescript"}'
 
@@ -124,7 +126,7 @@ class Run:
             elif in_source == {}:
                 if not started and (compiled := self._compiled()) is not None:
                     raise IsTypeScript(compiled)
-                message += TYPED
+                message += "" if NAMED.search(places.positions.text[: place or 0]) else TYPED
             elif "'<'" not in message and (in_source.get("offset") or 0) > (place or 0):
                 # It gets further as TypeScript, so that is what it was meant as, unless it is markup.
                 message, place = in_source["error"], in_source["offset"]
