@@ -234,6 +234,26 @@ def test_more_lines_than_the_prelude_sends_are_misbehaviour():
     assert len(machine.logs) < 10
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [
+        *({**call(1), name: None} for name in ("id", "server", "tool", "args")),
+        {**call(1), "id": "1"},
+        {**call(1), "args": []},
+        *({**batch(1, ["s"]), "max_parallel": cap} for cap in (0, 33, -1, 1.0, True, "4")),
+        batch(1, []),
+        batch(1, ["s"] * 101),
+        {**batch(1, ["s"]), "calls": [{"server": "s", "tool": "t", "args": None}]},
+        {"t": "log", "level": "loud", "text": "x"},
+    ],
+)
+@pytest.mark.threat("S11")
+def test_a_frame_that_the_prelude_never_sends_is_misbehaviour(frame):
+    machine = script()
+    with pytest.raises(Misbehaved):
+        machine.heard(frame)
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (

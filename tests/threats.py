@@ -64,6 +64,7 @@ THREATS: dict[str, tuple[str, ...]] = {
         "test_frames::test_any_bytes_are_frames_or_a_refusal",
         "test_frames::test_a_frame_of_too_many_values_is_not_read",
         "test_script::test_more_lines_than_the_prelude_sends_are_misbehaviour",
+        "test_script::test_a_frame_that_the_prelude_never_sends_is_misbehaviour",
         "test_script::test_any_json_is_a_command_or_misbehaviour",
     ),
     "S12": (
