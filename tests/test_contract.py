@@ -154,11 +154,11 @@ def referring(twice, levels=40):
         },
         {
             "$defs": {
-                f"d{n}": {
-                    "$anchor": f"d{n}",
-                    "anyOf": [{"$ref": f"#d{n + 1}"}, {"$ref": f"#d{n + 1}"}],
-                }
-                for n in range(40)
+                **{
+                    f"d{n}": {"$anchor": f"d{n}", "anyOf": [{"$ref": f"#d{n + 1}"}] * 2}
+                    for n in range(40)
+                },
+                "d40": {"$anchor": "d40", "type": "null"},
             },
             "$ref": "#d0",
         },
