@@ -233,7 +233,10 @@ async def test_nothing_is_left_of_a_program_that_takes_too_long_ends_or_is_cance
     files = [tmp_path / name for name in ("a", "b", "c")]
     async with open_tools(root) as pack:
         code, message = await pack.error("slow", file=str(files[0]), then="stay")
-        assert (code, message) == ("ETIMEOUT", "it took longer than 400 ms (timeoutMs)")
+        assert code == "ETIMEOUT"
+        assert (
+            message == "it took longer than 400 ms (timeoutMs); whether it took effect is unknown"
+        )
         assert await pack.call("family", file=str(files[1]), then="go") == {}
         async with anyio.create_task_group() as tasks:
             given = {"file": str(files[2]), "then": "stay"}

@@ -45,6 +45,8 @@ class Site:
             method, target, _ = line.split(" ")
             self.asked.append(f"{method} {target}")
             status, more, answer = await self.answer(method, target, headers, body.decode())
+            if not status:
+                return  # without a word
             data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             length = f"content-length: {len(data)}\r\nconnection: close\r\n"
             await stream.send(f"HTTP/1.1 {status} X\r\n{more}{length}\r\n".encode() + data)
@@ -72,6 +74,8 @@ class Site:
                 return 200, "", {"x": "y" * 5000}
             case "/slow":
                 return 200, "content-type: text/plain; charset=Punycode\r\n", b"x-" + b"a" * 50_000
+            case "/gone":
+                return 0, "", None
             case "/never":
                 self.paused.set()
                 await anyio.sleep_forever()
@@ -127,6 +131,8 @@ async def test_the_input_is_the_body_of_a_post(tmp_path, site):
         ("/to?302&http://[", "EINTERNAL", "no URL"),
         ("/to?302&ftp://127.0.0.1/", "EINTERNAL", "no plain URL"),
         ("/never", "ETIMEOUT", "timeoutMs"),
+        ("/gone", "EINTERNAL", "gave no answer (Server disconnected"),
+        ("http://127.0.0.1:1/", "EINTERNAL", "127.0.0.1 can't be reached"),
     ],
 )
 async def test_what_goes_wrong_has_a_code(tmp_path, site, path, code, words):

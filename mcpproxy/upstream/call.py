@@ -13,14 +13,13 @@ from mcp.shared.exceptions import MCPError
 
 from mcpproxy.errors import CallError
 from mcpproxy.upstream.connection import NO_ANSWER, Connection, Json
+from mcpproxy.upstream.failure import UNKNOWN
 from mcpproxy.upstream.link import Link
 from mcpproxy.upstream.patience import Patience
 from mcpproxy.upstream.reasons import FAILED, GARBLED
 
 Send = Callable[[Connection, Patience | None], Coroutine[Any, Any, Json]]
 """Makes the request on a connection; whoever it asks meanwhile is asked through the patience, if there is one."""
-
-UNKNOWN = "whether it took effect is unknown"
 
 SESSION_GONE = ("Session not found", "Session terminated")
 """What a server says, with HTTP's 404, that has forgotten us; it has done nothing."""

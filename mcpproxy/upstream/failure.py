@@ -17,6 +17,10 @@ CODES: dict[str, Code] = {
 """The input is wrong; it took too long; too much went in or came out; anything else."""
 
 
+UNKNOWN = "whether it took effect is unknown"
+"""What is to be said of everything that went out and had no answer: nobody should repeat it blindly."""
+
+
 class Failure(Exception):
     """A call of a tool failed."""
 

@@ -20,7 +20,7 @@ import anyio
 import httpcore2
 
 from mcpproxy.upstream.addresses import Address, permitted
-from mcpproxy.upstream.failure import Failure
+from mcpproxy.upstream.failure import UNKNOWN, Failure
 from mcpproxy.upstream.request import Request
 from mcpproxy.upstream.tls import trust
 
@@ -34,6 +34,15 @@ LONGEST_TYPE = 200
 SLOW = frozenset({"punycode", "idna"})
 """Encodings whose decoding takes the square of a text's length."""
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+NEVER_SENT = (
+    httpcore2.ConnectError,
+    httpcore2.ConnectTimeout,
+    httpcore2.PoolTimeout,
+    httpcore2.LocalProtocolError,
+)
+"""How a request fails before anything of it went out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +151,11 @@ async def _exchange(
                 for name, value in response.headers
             }
             return Response(response.status, found, bytes(body))
-    except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
+    except NEVER_SENT as error:
         raise Failure("EINTERNAL", f"{request.host} can't be reached: {error}") from error
+    except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
+        said = f"{request.host} gave no answer ({error or type(error).__name__}); {UNKNOWN}"
+        raise Failure("EINTERNAL", said) from error
     except UnicodeEncodeError as error:
         raise Failure("EINTERNAL", "it was redirected to something that is no URL") from error
 

@@ -20,7 +20,7 @@ import anyio.to_thread
 from mcpproxy.catalog import running
 from mcpproxy.redaction import SECRETS
 from mcpproxy.upstream import inside
-from mcpproxy.upstream.failure import Failure, failed
+from mcpproxy.upstream.failure import UNKNOWN, Failure, failed
 from mcpproxy.upstream.fetching import fetch
 from mcpproxy.upstream.inside import Announce, Report, Source
 from mcpproxy.upstream.references import INHERITED
@@ -192,7 +192,7 @@ def _in_time(tool: Tool) -> Iterator[None]:
     with anyio.move_on_after(milliseconds / 1000) as scope:
         yield
     if scope.cancelled_caught:
-        raise Failure("ETIMEOUT", f"it took longer than {milliseconds} ms (timeoutMs)")
+        raise Failure("ETIMEOUT", f"it took longer than {milliseconds} ms (timeoutMs); {UNKNOWN}")
 
 
 def _rendered(
