@@ -78,7 +78,7 @@ def refusal(code: str, message: str, retry_after_ms: int | None = None) -> dict[
 
 def toolcall_envelope(result: dict[str, Any]) -> dict[str, Any]:
     """What `call_tool` gives for a wire result: a tool's own report of an error is an error, too."""
-    if result.get("isError") is not True:
+    if not result.get("isError"):
         return {"ok": True, "result": result}
     content = result.get("content")
     blocks = content if isinstance(content, list) else []

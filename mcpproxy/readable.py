@@ -12,6 +12,7 @@ from typing import Any
 from mcp_types import methods
 from pydantic import BaseModel, ValidationError
 
+from mcpproxy.envelopes import to_json
 from mcpproxy.errors import CallError
 from mcpproxy.request import deeper
 
@@ -20,6 +21,14 @@ Json = dict[str, Any]
 VERSION = "2025-11-25"
 DEEPEST = 200
 """Levels of objects and arrays in one another. Some 250 are more than the SDK can write, and many can read."""
+NEEDED: Mapping[str, Mapping[str, type]] = {
+    "text": {"text": str},
+    "image": {"data": str, "mimeType": str},
+    "audio": {"data": str, "mimeType": str},
+    "resource": {"resource": dict},
+    "resource_link": {"uri": str, "name": str},
+}
+"""The kinds of blocks, and what each has to have."""
 TRIES = 3
 """What stands in for a faulty member may be at fault itself."""
 
@@ -60,6 +69,34 @@ def readable(entry: Mapping[str, Any], method: str, member: str, **instead: Any)
             for fault in error.errors(include_url=False, include_context=False):
                 found = without(found, fault["loc"][2:], instead)
     return None
+
+
+def result(found: Json, *, modern: bool) -> Json:
+    """The result of a call, with what clients can't read in it as text: they would refuse all of it.
+
+    Before 2026-07-28, which `modern` ones speak, structured content is an object.
+    """
+    content, structured = found.get("content"), found.get("structuredContent")
+    content = [] if content is None else content if isinstance(content, list) else [content]
+    made = {**found, "content": [block(each) for each in content]}
+    if structured is None or not (modern or isinstance(structured, dict)):
+        made.pop("structuredContent", None)
+        if structured is not None and not content:
+            made["content"] = [block(structured)]
+    if not isinstance(made.get("isError", False), bool):
+        made["isError"] = bool(made["isError"])
+    return made
+
+
+def block(found: Any) -> Json:
+    """A block of content as it is, or as text where it is of no kind that clients know."""
+    if isinstance(found, dict):
+        kind = found.get("type")
+        needed = NEEDED.get(kind) if isinstance(kind, str) else None
+        if needed and all(isinstance(found.get(name), type) for name, type in needed.items()):
+            return found
+    text = found if isinstance(found, str) else to_json(found).decode()
+    return {"type": "text", "text": text}
 
 
 def shallow(result: Json) -> Json:

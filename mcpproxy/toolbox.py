@@ -18,7 +18,7 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from mcpproxy import jsonc, logs, offer, tracing
+from mcpproxy import jsonc, logs, offer, readable, tracing
 from mcpproxy.asking import Asker, Desk
 from mcpproxy.bulk import MOST_VALUES
 from mcpproxy.envelopes import Reply, refusal, to_json
@@ -29,7 +29,6 @@ from mcpproxy.locating import acquainted, located
 from mcpproxy.names import LONGEST, ToolId
 from mcpproxy.paging import Cut, NoPage
 from mcpproxy.policy import LOCAL, Caller
-from mcpproxy.readable import shallow
 from mcpproxy.request import brief
 from mcpproxy.upstream.connection import Client, Progress
 
@@ -284,9 +283,11 @@ class Tools:
         )
         if result.get("resultType") == "input_required":
             return result
-        result.setdefault("content", [])
+        result = readable.result(result, modern=call.asker.modern)
         limit = self.daemon.settings.tool_response_limit
-        return shallow(noted(*self.daemon.pages.first(result, limit, call.caller.owner), call))
+        return readable.shallow(
+            noted(*self.daemon.pages.first(result, limit, call.caller.owner), call)
+        )
 
     def is_legacy(self, server: str) -> bool:
         connection = self.daemon.fleet.connection(server)

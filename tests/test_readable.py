@@ -8,6 +8,7 @@ from mcp_types import methods
 
 from mcpproxy import readable
 from mcpproxy.direct import direct
+from mcpproxy.envelopes import toolcall_envelope
 
 FINE = {
     "name": "fine",
@@ -57,3 +58,36 @@ def test_prompts_and_resources_are_read_likewise():
     assert readable.template({"uriTemplate": "a:{b}", "name": "t"})["name"] == "t"
     for read in (readable.prompt, readable.resource, readable.template):
         assert read({"uri": 5, "name": 5}) is None
+
+
+FAIR = [
+    {"type": "text", "text": "a", "x-own": 1},
+    {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+    {"type": "resource", "resource": {"uri": "a:b", "text": "c"}},
+    {"type": "resource_link", "uri": "a:b", "name": "n"},
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"content": FAIR, "x-own": 1}, {"content": FAIR, "x-own": 1}),
+        ({}, {"content": []}),
+        ({"content": None, "structuredContent": None}, {"content": []}),
+        ({"content": "words"}, {"content": [{"type": "text", "text": "words"}]}),
+        (
+            {"content": [{"type": "video"}, {"type": "text"}, 7]},
+            {"content": [{"type": "text", "text": text} for text in ('{"type":"video"}', '{"type":"text"}', "7")]},
+        ),
+        ({"structuredContent": [1]}, {"content": [{"type": "text", "text": "[1]"}]}),
+        ({"content": FAIR, "structuredContent": [1]}, {"content": FAIR}),
+        ({"content": [], "isError": 1}, {"content": [], "isError": True}),
+    ],
+)  # fmt: skip
+def test_a_result_that_clients_would_refuse_is_told_as_text(given, shown):
+    found = readable.result(given, modern=False)
+    assert found == shown
+    methods.SERVER_RESULTS["tools/call", readable.VERSION].model_validate(found, strict=True)
+    assert toolcall_envelope(given)["ok"] is not found.get("isError", False)
+    if given.get("structuredContent"):
+        assert readable.result(given, modern=True)["structuredContent"] == [1]

@@ -177,7 +177,7 @@ def call(
     if (cut := result.get("cut")) is not None and cut["cursor"] is not None:
         part = f"characters {cut['start'] + 1:,}-{cut['end']:,} of {cut['characters']:,}"
         click.echo(f"{part}; read on with: mcpproxy tools call --cursor={cut['cursor']}", err=True)
-    sys.exit(FAILED if result.get("isError") is True else 0)
+    sys.exit(FAILED if result.get("isError") else 0)
 
 
 def arguments(given: str | None) -> dict[str, Any]:

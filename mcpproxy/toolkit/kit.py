@@ -228,7 +228,7 @@ class AsyncMCPToolkit(Offer):
             return functions.error(said(found))
         result = found["data"]
         text = functions.result_text(result) + self._rest(function, result.get("cut"))
-        return functions.error(text) if result.get("isError") is True else text
+        return functions.error(text) if result.get("isError") else text
 
     def _rest(self, function: MCPFunction, cut: Json | None) -> str:
         """What to say below a result that was cut."""
