@@ -25,6 +25,8 @@ OUTSIDE = (
     sqlite3.SQLITE_PERM,
 )
 """What has to do with a disk or with rights, and not with what is in the file."""
+BUSY_MS = 5000
+"""How long is waited for another process that changes it."""
 
 
 class Database:
@@ -60,6 +62,27 @@ class Database:
             yield self._made
 
     @contextmanager
+    def still(self) -> Iterator[tuple[sqlite3.Connection, bool]]:
+        """The connection, with all of it as it is at one moment; and whether nobody is changing it then.
+
+        A change is in the file, and in its signature, some time before it can be read: until the disk has it.
+        """
+        with self.reading() as connection:
+            connection.execute("PRAGMA busy_timeout = 0")  # whoever changes it isn't waited for
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                alone = True
+            except sqlite3.OperationalError:
+                connection.execute("BEGIN")
+                alone = False
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+            try:
+                yield connection, alone
+            finally:
+                connection.rollback()
+
+    @contextmanager
     def changing(self) -> Iterator[sqlite3.Connection]:
         """The same, in a transaction that an error in the block takes back."""
         with self.reading() as connection:
@@ -76,7 +99,9 @@ class Database:
     def _open(self) -> sqlite3.Connection:
         private_directory(self.path.parent)
         private_file(self.path)  # SQLite's files beside it take its mode
-        made = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
+        made = sqlite3.connect(
+            self.path, BUSY_MS / 1000, check_same_thread=False, isolation_level=None
+        )
         try:
             made.execute("PRAGMA journal_mode = WAL")
             made.execute(f"PRAGMA synchronous = {self._synchronous}")

@@ -199,15 +199,17 @@ class Decisions:
 
     def news(self) -> Known | None:
         """All that is on record; None if no other process has written since this was asked last."""
-        seen, found = self._database.signature, None
-        if self._database.there:
-            with self._database.reading() as database:
-                # Source: SQLite, PRAGMA data_version: another value once another connection has committed.
-                version = database.execute("PRAGMA data_version").fetchone()[0]
-                if version != self._version:
-                    found = _records(database)
-                    self._version = version
-        self._seen = seen  # whoever looks before that waits for what is read here
+        seen = self._database.signature
+        if not self._database.there:
+            self._seen = seen
+            return None
+        with self._database.still() as (database, alone):
+            # What is being changed can't be read yet, though the signature may have it: look again.
+            seen = self._database.signature if alone else None
+            # Source: SQLite, PRAGMA data_version: another value once another connection has committed.
+            version = database.execute("PRAGMA data_version").fetchone()[0]
+            found = None if version == self._version else _records(database)
+        self._seen, self._version = seen, version
         return found
 
     def forget(self) -> None:

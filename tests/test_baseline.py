@@ -6,7 +6,7 @@ import errno
 import os
 import sqlite3
 import stat
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from operator import attrgetter
 from types import SimpleNamespace
 
@@ -19,7 +19,7 @@ from upstreams import refused, stub, until, wanted
 from mcpproxy import baseline, decisions
 from mcpproxy.baseline import open_baseline
 from mcpproxy.catalog import Server, Tool
-from mcpproxy.database import mend
+from mcpproxy.database import Database, mend
 from mcpproxy.errors import Refused, SettingsError
 from mcpproxy.inspection import tool_report
 from mcpproxy.paths import ALLOW
@@ -433,6 +433,21 @@ async def test_who_looks_while_what_others_decided_is_taken_in_waits_for_that(
             assert await ours.refresh()
             monkeypatch.undo()
         assert standing == ["blocked"]
+
+
+async def test_a_decision_that_is_on_its_way_to_the_disk_is_looked_for_again(kept, monkeypatch):
+    entry = stub()
+    async with open_baseline(kept.file) as ours:
+        ours.approve(entry, "somebody")
+        await ours.flush()
+        with closing(sqlite3.connect(kept.file, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("UPDATE servers SET standing = 'blocked'")
+            monkeypatch.setattr(Database, "signature", "with it, which can't be read yet")
+            assert not await ours.refresh()
+            other.execute("COMMIT")
+        assert await ours.refresh() and ours.standing(entry) == "blocked"
+        assert not ours.touched
 
 
 def full_disk(waits):
