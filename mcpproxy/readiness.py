@@ -1,7 +1,8 @@
-"""A descriptor of which we want to know again and again whether there is something to read.
+"""What is waited for again and again, at little cost: a descriptor to be read, and what happens once.
 
-`anyio.wait_readable` makes it known to the event loop for one wait and takes it out again, which
-takes longer than reading a short message. Here it stays known for as long as somebody waits in turn.
+`anyio.wait_readable` makes a descriptor known to the event loop for one wait and takes it out again,
+which takes longer than reading a short message. Here it stays known for as long as somebody waits in
+turn. An `anyio.Event` is made for any number who wait; where it is one, a future of the loop does.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from anyio.lowlevel import current_token
 
 
 class Once:
-    """Something that happens once, for which one task waits: an `anyio.Event` for those who make many."""
+    """An `anyio.Event` for which one task waits. Once that was cancelled, it counts as set."""
 
     __slots__ = ("_future",)
 
@@ -33,7 +34,7 @@ class Once:
 
 
 def once() -> Callable[[], Once | anyio.Event]:
-    """What makes them for the loop that runs now, wherever it is called."""
+    """What makes them for the loop that runs now, wherever it is called; events, on a loop without futures."""
     create = getattr(current_token().native_token, "create_future", None)
     return anyio.Event if create is None else lambda: Once(create())
 

@@ -51,7 +51,10 @@ class InFlight(Messages):
         self._ended = False
 
     async def request(self, method: str, params: Json) -> Json:
-        """The result. Cancelling this cancels the request. Raises `MCPError`."""
+        """The result. Cancelling this cancels the request, which goes out even if that was done before.
+
+        Raises `MCPError`.
+        """
         number = next(self._ids)
         waiting = Waiting(self._once())
         try:

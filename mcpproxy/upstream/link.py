@@ -77,7 +77,7 @@ class Link:
         self.calls = 0
         """Calls that are on the wire."""
         self.used_at = 0.0
-        """When a call last ended, on the monotonic clock."""
+        """When a call last ended, or the connection was made, on the monotonic clock."""
         self.seen = Server(settings.name, "connecting", None, MappingProxyType({}), None)
         self.listed_at: float | None = None
         """When the tools were last listed, in seconds since 1970."""
