@@ -44,6 +44,8 @@ def test_a_member_is_added_in_the_manner_of_its_object():
     assert found == DOCUMENT.replace("/* why */", '/* why */\n      "enabled": false,')
     found = put(DOCUMENT, ("new",), 1)
     assert found == DOCUMENT.replace("true} // till the end", 'true}, // till the end\n  "new": 1')
+    odd = '{\n  "a": {\n       "b": 1\n  }\n}\n'
+    assert put(odd, ("a", "c"), 2) == odd.replace("1\n", '1,\n       "c": 2\n')
 
 
 def test_an_element_is_added_at_the_end():

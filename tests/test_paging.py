@@ -145,3 +145,4 @@ def test_what_is_too_large_to_keep_is_counted():
         _, cut = pages.next(cut.cursor, 1_000, "bob")
     assert cut.end + cut.lost == 20_000
     assert f"the last {cut.lost:,} were too many to keep" in cut.told("read_result")
+    assert cut.shown()["not_kept"] == cut.lost
