@@ -259,6 +259,9 @@ def test_code_is_its_owners_and_administrators_see_all(seen):
         assert str(refused.value).replace(cache_id, "0" * 64) == str(unknown.value)
     seen.kept.keep(replace(SECRET, input={"a": "eve's"}, owner="eve"))
     assert (seen.kept.find(cache_id, BOB).input, seen.sees(LOCAL)) == ({"a": 1}, (2, 2))
+    seen.kept.keep(replace(SECRET, input={"a": "ours"}, owner=""))
+    assert seen.kept.find(cache_id, LOCAL).input == {"a": "ours"}
+    assert seen.kept.remove(cache_id, LOCAL).owner == ""
     assert seen.kept.remove(cache_id, EVE).owner == "eve"
     assert (seen.sees(BOB), seen.sees(EVE)) == ((1, 1), (0, 0))
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mcpproxy.errors import CallError
 from mcpproxy.logs import Discreet
-from mcpproxy.redaction import SECRETS, Secrets, in_address, likely
+from mcpproxy.redaction import SECRETS, Secrets, in_address, in_option, likely
 
 FAKE = 'not a real "secret" / é\\'
 PEM = "-----BEGIN FAKE KEY-----\nbm90IGEgcmVhbCBrZXkgYXQgYWxs\n-----END FAKE KEY-----"
@@ -122,6 +122,23 @@ def test_neither_a_log_line_nor_an_error_has_a_secret():
 )
 def test_what_is_likely_a_secret(name, value, secret):
     assert likely(name, value) is secret
+
+
+@pytest.mark.parametrize(
+    ("before", "arg", "secret"),
+    [
+        ("", "--api-key=k-1", "k-1"),
+        ("--token", "k-1", "k-1"),
+        ("--token", "--verbose", ""),
+        ("--token=k-1", "next", ""),
+        ("--verbose", "next", ""),
+        ("token", "next", ""),
+        ("", "--name=next", ""),
+        ("", "token=next", ""),
+    ],
+)
+def test_what_is_called_like_a_secret_among_arguments(before, arg, secret):
+    assert in_option(arg, before) == secret
 
 
 def test_what_is_likely_a_secret_in_an_address():
