@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,8 @@ OUTSIDE = (
 """What has to do with a disk or with rights, and not with what is in the file."""
 BUSY_MS = 5000
 """How long is waited for another process that changes it."""
+TICK_NS = 20_000_000
+"""Nanoseconds in which two changes may leave a file with the same time; most systems note a few milliseconds."""
 
 
 class Database:
@@ -51,7 +54,12 @@ class Database:
     def signature(self) -> object:
         """Another one after each change, whoever made it; at times without one."""
         found = signature(self._log)  # as long as there is one, all changes are written to it
-        return signature(self.path) if isinstance(found, int) else found
+        if isinstance(found, int):
+            found = signature(self.path)
+        match found:
+            case (*_, int(at)) if 0 <= time.time_ns() - at < TICK_NS:
+                return object()  # the next change may look the same: the log is written over
+        return found
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

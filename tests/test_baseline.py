@@ -6,6 +6,7 @@ import errno
 import os
 import sqlite3
 import stat
+import time
 from contextlib import asynccontextmanager, closing
 from operator import attrgetter
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ import pytest
 from packs import put, shell
 from upstreams import refused, stub, until, wanted
 
-from mcpproxy import baseline, decisions
+from mcpproxy import baseline, database, decisions
 from mcpproxy.baseline import open_baseline
 from mcpproxy.catalog import Server, Tool
 from mcpproxy.database import Database, mend
@@ -448,6 +449,19 @@ async def test_a_decision_that_is_on_its_way_to_the_disk_is_looked_for_again(kep
             other.execute("COMMIT")
         assert await ours.refresh() and ours.standing(entry) == "blocked"
         assert not ours.touched
+
+
+async def test_two_decisions_within_a_tick_of_the_clock_of_files_are_both_seen(kept, monkeypatch):
+    entry, now = stub(), time.time_ns()
+    monkeypatch.setattr(database, "TICK_NS", 10**12)
+    async with open_baseline(kept.file) as ours, open_baseline(kept.file) as other:
+        monkeypatch.setattr(database, "signature", lambda path: ("the same", now))
+        other.block(entry, "somebody")
+        await other.flush()
+        assert await ours.refresh() and ours.standing(entry) == "blocked"
+        other.approve(entry, "somebody")
+        await other.flush()
+        assert await ours.refresh() and ours.standing(entry) == "approved"
 
 
 def full_disk(waits):
