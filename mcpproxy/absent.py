@@ -224,6 +224,8 @@ def missing(name: str, source: str, catalog: Catalog) -> str | None:
     if (tool := meant(name, chain, aside, catalog)) is not None:
         server = tool.server == names.understood(name, catalog.servers)
         return f"{'A server is a member of tools:' if server else 'Write'} {call_line(tool)}"
+    if reaches([name]) and chain and LISTING.fullmatch(chain[0]):
+        return DISCOVERY
     if name in ABSENT and not (reaches(chain) and ABSENT[name] == GIVEN):
         return ABSENT[name]
     if close := names.close(name, PRESENT, 1):

@@ -23,7 +23,6 @@ MISTAKEN = re.compile(
 """A variable whose value is of another kind than the program takes it for."""
 
 TOOL = r"tools((?:\??\.[\w$]+|(?:\?\.)?\[ *['\"][^'\"\]\n]{1,256}['\"] *\]){2})"
-STEP = re.compile(r"\.([\w$]+)|\[ *['\"]([^'\"\]\n]+)['\"] *\]")
 GOT = re.compile(
     r"(?<![\w$.])(?:([\w$]+)|\{([^{}=]{0,200})\}) *= *(?:await )?"
     rf"(?:{TOOL}|(search_tools|call_tools?))\("
@@ -128,7 +127,7 @@ class Contents:
         return None
 
     def _tool(self, path: str) -> Tool | None:
-        server_name, tool_name = (one or other for one, other in STEP.findall(path))
+        server_name, tool_name = (one or other for one, other in names.STEP.findall(path))
         servers = self.catalog.servers
         server = servers.get(names.understood(server_name, servers))
         if server is None:

@@ -297,9 +297,11 @@ USUAL = {"readOnlyHint": False, "idempotentHint": False, "openWorldHint": True}
 def function_name(function: object, at: int) -> str:
     """The tool that an element of `functions` means, as "server:tool". Raises `ValueError`."""
     match function:
-        case str(name):
+        case str(name) | {"name": str(name)}:
             return name
         case {"server_name": str(server), "function_name": str(tool)}:
+            return str(ToolId(server, tool))
+        case {"server": str(server), "tool": str(tool)}:
             return str(ToolId(server, tool))
     raise ValueError(
         f'functions: element {at} must be "server:tool" or {{server_name, function_name}}'

@@ -12,7 +12,7 @@ from typing import Any
 from mcpproxy import modules, names
 from mcpproxy.absent import DISCOVERY, EXPECTED, PRESENT, TOOLS, missing
 from mcpproxy.catalog import Catalog
-from mcpproxy.contents import STEP, Contents
+from mcpproxy.contents import Contents
 from mcpproxy.declarations import access, call_line
 from mcpproxy.sandbox.source import MARKS, unfenced
 from mcpproxy.unparsed import ALONE, IMPORTED, MODULE, unparsed
@@ -140,6 +140,14 @@ WRONG_USE = [
     (
         re.compile(r"^SyntaxError: unexpected token: 'undefined'"),
         "JSON.parse was given undefined: console.log what it was made of",
+    ),
+    (
+        re.compile(r"^TypeError: (?:value is not iterable$|cannot iterate over a call)"),
+        "what is iterated has to be an array: Promise.all and its kin take one, [a, b], and an object's values are Object.values(x)",
+    ),
+    (
+        re.compile(r"^TypeError: cannot make text or a number of a promise"),
+        "sort, reduce and templates wait for no promise: await Promise.all(...) of what they need first",
     ),
     (
         re.compile(r"^TypeError: '[^']*' is read-only"),
@@ -282,7 +290,7 @@ def _texts(value: object) -> Iterator[str]:
 
 def _dotted(path: str, catalog: Catalog) -> str:
     """The call that members of members of `tools` stand for, where a tool has dots in its name."""
-    server_name, *rest = (one or other for one, other in STEP.findall(path))
+    server_name, *rest = (one or other for one, other in names.STEP.findall(path))
     server = catalog.servers.get(names.understood(server_name, catalog.servers))
     tool = server and server.tools.get(names.understood(".".join(rest), server.tools))
     write = call_line(tool) if tool else 'await tools.<server>["a.b"]({...})'

@@ -21,6 +21,12 @@ SEPARATORS = (":", "__", ".", "/")
 PREFIXES = ("mcp__", "mcp_", "functions.", "tools.")
 """What clients put in front of a tool's name."""
 
+WRITTEN = re.compile(
+    r"\s*tools((?:\.[\w$]+|\[ *(?:'[^']+'|\"[^\"]+\") *\]){2})(?:\(.*)?\s*\Z", re.DOTALL
+)
+"""How a program calls a tool."""
+STEP = re.compile(r"\.([\w$]+)|\[ *['\"]([^'\"]+)['\"] *\]")
+
 LONGEST = 256
 """No name that anyone means is longer; comparing longer ones only costs time."""
 
@@ -140,7 +146,9 @@ def meant_tool(text: str, catalog: HasServers) -> ToolId | None:
 
 
 def sole_tool(text: str, catalog: HasServers) -> ToolId | None:
-    """The tool that `text` names in one of the usual ways, or alone where it is the only one so called."""
+    """The tool that `text` names in one of the usual ways, as programs write it, or alone where it is the only one so called."""
+    if len(text) <= 2 * LONGEST and (written := WRITTEN.match(text)) is not None:
+        text = ":".join(one or other for one, other in STEP.findall(written[1]))
     if (found := find_tool(text, catalog)) is not None or len(text) > LONGEST:
         return found
     wanted = _fold(text.replace(":", "").replace("/", ""))

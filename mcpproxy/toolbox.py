@@ -6,6 +6,7 @@ its spellings. Whatever happens becomes a wire result that a model can read.
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -332,8 +333,20 @@ def named_in(arguments: Json) -> list[str] | None:
     wanted = functions_in(arguments)
     if not isinstance(wanted, list):
         return None
-    names = [one.get("server_name") if isinstance(one, Mapping) else one for one in wanted]
+    keys = ("server_name", "server", "name")
+    names = [
+        next((one[key] for key in keys if key in one), None) if isinstance(one, Mapping) else one
+        for one in wanted
+    ]
     return [name for name in names if isinstance(name, str)]
+
+
+def read_json(text: str) -> object:
+    """What a text says as JSON, which some models send where an array is asked for; None where it is none."""
+    try:
+        return json.loads(text) if text.lstrip().startswith("[") else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def functions_in(arguments: Json) -> object:
@@ -341,7 +354,9 @@ def functions_in(arguments: Json) -> object:
     for key in ("functions", "tool_ids", "tools", "names", "name", "tool"):
         if key in arguments:
             wanted = arguments[key]
-            return [wanted] if isinstance(wanted, str) else wanted
+            if not isinstance(wanted, str):
+                return wanted
+            return read if isinstance(read := read_json(wanted), list) else [wanted]
     return None
 
 

@@ -266,6 +266,8 @@ def test_functions_are_read_together_in_either_form(demo):
     answer = demo.get_functions(
         ["demo:add", {"server_name": "demo", "function_name": "echo"}, "demo:add", "demo:nope"]
     )
+    others = [{"name": "demo:add"}, {"server": "demo", "tool": "echo"}, "tools.demo.add(args)"]
+    assert demo.get_functions(others)["functions"] == [*answer["functions"], answer["functions"][0]]
     assert [one["name"] for one in answer["functions"]] == ["demo:add", "demo:echo"]
     assert answer["not_found"][0]["name"] == "demo:nope"
 

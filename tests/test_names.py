@@ -83,6 +83,8 @@ def test_tools_whose_plain_names_are_alike_or_long_have_names_of_their_own():
     [
         ("git:log", "git:git_log"), ("getUser", "git:get_user"), ("GIT:getUser", "git:get_user"),
         ("list", None), ("get", None), ("git:show", None), ("", None),
+        ("tools.git.git_log", "git:git_log"), ("tools['git'][\"git_log\"]({})", "git:git_log"),
+        ("tools.git.show", None), ("tools.git", None), ("tools.hub.list", "hub:list"),
     ],
 )  # fmt: skip
 def test_a_name_that_only_one_tool_has_need_not_be_exact(text, found):

@@ -247,6 +247,7 @@ async def test_an_unknown_name_is_told_what_to_do(daemon, tmp_path, name, parts)
         ("retrieve_tools", {"query": "x"}, ("search_tools", "x", None, None, "local")),
         ("get_functions", {"functions": ["a:b"]}, ("get_functions", ["a:b"], "local")),
         ("describe_tool", {"name": "a:b"}, ("get_functions", ["a:b"], "local")),
+        ("get_functions", {"functions": '["a:b"]'}, ("get_functions", ["a:b"], "local")),
         ("list_tools", {}, ("list_servers", "local")),
     ],
 )
