@@ -64,7 +64,8 @@ def hidden(text: str) -> Iterator[tuple[int, str]]:
     if text.isascii() and text.isprintable():
         return
     text = FLAG.sub(lambda match: " " * len(match[0]), text)
-    right_to_left = any(unicodedata.bidirectional(char) in ("R", "AL") for char in text)
+    letters = (char for char in text if ord(char) not in MARKS)  # two marks have that direction
+    right_to_left = any(unicodedata.bidirectional(char) in ("R", "AL") for char in letters)
     for at, char in enumerate(text):
         code = ord(char)
         if char in "\n\r\t" or not _unseen(char) or (code == 0xFEFF and at == 0):
