@@ -42,7 +42,7 @@ from mcpproxy.jsonrpc import Malformed
 
 logger = logging.getLogger(__name__)
 
-UNUSUAL = re.compile(rb"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{309}")
+UNUSUAL = re.compile(rb"[:,\[\s]-?(?:NaN|Infinity|[0-9]++(?:\.[0-9]++)?[eE]\+?[0-9]{3}|[0-9]{309})")
 """What is in a line that may have a number in it which JSON, or a double, has not."""
 
 LAST_SECONDS = 2.0
@@ -145,7 +145,7 @@ def parse(line: bytes | TooLong, *, batches: bool = False) -> list[JSONRPCMessag
     if isinstance(line, TooLong):
         fault = f"a message has at most {LARGEST:,} bytes; store the data where a tool can read it"
         raise Malformed(jsonrpc.INVALID_REQUEST, fault, jsonrpc.asked_as(line.ends))
-    if not UNUSUAL.search(line) and values(line, MOST_VALUES) <= MOST_VALUES:
+    if values(line, MOST_VALUES) <= MOST_VALUES and not UNUSUAL.search(line):
         try:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValidationError:

@@ -75,7 +75,7 @@ def check_server(caller: Caller, server: str) -> None:
     if caller.profile is not None and server not in caller.profile.servers:
         raise CallError(
             "SERVER_NOT_ALLOWED",
-            f"Server '{short(server)}' is not in the profile '{caller.profile.name}', which has {named(caller)}",
+            f"Server '{short(server)}' is not in the profile '{caller.profile.name}', which has {named(caller)}; call one of those",
         )
 
 
