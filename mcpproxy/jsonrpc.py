@@ -35,6 +35,8 @@ BEGUN = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
 FIRST = re.compile(BEGUN + ID + b",")
 LAST = re.compile(b",\\s*" + ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 """Where libraries put it."""
+KIND = re.compile(rb'"(?:(method)"\s*:\s*"|(?:result|error)"\s*:)')
+"""What comes first of those that tell a request from an answer, whose result may have a method of its own."""
 REQUEST = re.compile(BEGUN + rb"(?:" + ID + rb',\s*)?"method"')
 
 
@@ -62,7 +64,9 @@ def ends(parts: list[bytes]) -> bytes:
 
 def answer_to(text: bytes) -> str | int | None:
     """The id in an answer that can't be read; None for what isn't one."""
-    found = None if b'"method"' in text[:HEAD] else FIRST.match(text) or LAST.search(text[-HEAD:])
+    if (kind := KIND.search(text[:HEAD])) is not None and kind[1]:
+        return None
+    found = FIRST.match(text) or LAST.search(text[-HEAD:])
     return None if found is None else json.loads(found[1])
 
 

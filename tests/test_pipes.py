@@ -111,6 +111,8 @@ DEEP = b"[" * 100_000 + b"]" * 100_000
         b'{"jsonrpc":"2.0","id":7,"result":{"a":%s}}' % DEEP,
         b'{"result":{"id":1,"a":%s},"jsonrpc":"2.0","id":7}' % DEEP,
         b'{"jsonrpc": "2.0", "id": 7, "result": {"a": nope}}',
+        b'{"jsonrpc":"2.0","id":7,"result":{"method":"GET","a":%s}}' % DEEP,
+        b'{"jsonrpc":"2.0","id":7,"method":null,"result":{"a":%s}}' % DEEP,
     ],
 )
 def test_a_call_does_not_wait_for_an_answer_that_could_not_be_read(line):
@@ -123,6 +125,7 @@ def test_a_call_does_not_wait_for_an_answer_that_could_not_be_read(line):
     "line",
     [
         b'{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":%s}}' % DEEP,
+        b'{"id":7,"jsonrpc":"2.0","method":"x","params":{"result":%s}}' % DEEP,
         b'{"jsonrpc":"2.0","id":007,"result":{}}',
         b'{"jsonrpc":"2.0","id":%s,"result":{}}' % (b"7" * 5000),
         b'{"jsonrpc":"2.0","id":"a\tb","result":{}}',
