@@ -34,6 +34,7 @@ INLINE = re.compile(
 )
 """A call that was itself taken for what it doesn't give."""
 
+EACH = "map|filter|forEach|flatMap|find|some|every|reduce"
 PARSED = re.compile(rf"JSON\.parse\(\s*(?:\(?await {TOOL}\(|([\w$]+)(?:\.[\w$]+)*\s*\))?")
 RETURNED = re.compile(r"(?:\breturn |^)([\w$]+)\??[.\[][^;\n]{1,200};?\s*\Z", re.MULTILINE)
 LONGEST_RESULT = 200
@@ -87,13 +88,16 @@ class Contents:
         return None if path is None else self._from(path)
 
     def _made(self, variable: str) -> str | None:
-        """What those got of which a variable was made."""
+        """What those got of which a variable was made, or whose elements it stands for."""
+        name = re.escape(variable)
         made = re.search(
-            rf"\b(?:const|let|var) +{re.escape(variable)} *= *([^;\n]{{1,200}})", self.source
+            rf"\b(?:const|let|var) +{name} *= *([^;\n]{{1,200}})"
+            rf"|\bfor \((?:const|let|var) {name} of ([^)\n]{{1,200}})\)"
+            rf"|(?<![\w$.])([\w$.]{{1,200}})\.(?:{EACH})\((?:async )?\(?{name}\b",
+            self.source,
         )
-        words = list(
-            dict.fromkeys(re.findall(r"(?<![.\w$])[A-Za-z_$][\w$]*", made[1] if made else ""))
-        )
+        text = next(filter(None, made.groups()), "") if made else ""
+        words = list(dict.fromkeys(re.findall(r"(?<![.\w$])[A-Za-z_$][\w$]*", text)))
         return next(filter(None, (self._given(word, again=False) for word in words[:8])), None)
 
     def _given(self, variable: str, again: bool = True) -> str | None:

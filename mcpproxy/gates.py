@@ -215,6 +215,8 @@ def unknown(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[str
 def unmet(error: Any) -> str:
     """What a value isn't, with all that it may be: the validator's own words leave some of that out."""
     match error.kind.name:
+        case "type" if error.instance is None:
+            return f"{error.message}: leave it out, or give a value"
         case "enum" if isinstance(error.kind.options, list):
             allowed = ", ".join(json.dumps(each, ensure_ascii=False) for each in error.kind.options)
             return f"{brief(error.instance)} is none of {allowed}"

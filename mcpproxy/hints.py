@@ -85,7 +85,6 @@ METHODS = {
     "size": "size is no function: leave out its parentheses",
     "format": "there is no format: use toISOString(), toFixed() or a template",
     "toISOString": "only a Date has it: new Date(x).toISOString()",
-    "getTime": "only a Date has it: new Date(x).getTime()",
     "toFixed": "only a number has it: Number(x).toFixed(2)",
     **dict.fromkeys(
         ("split", "trim", "replace", "match", "toLowerCase", "startsWith"),
@@ -97,6 +96,14 @@ METHODS = {
     ),
 }
 """Methods that models expect of a value that doesn't have them."""
+OF_DATES = re.compile(
+    r"(?:get|set)(?:UTC)?(?:FullYear|Month|Date|Day|Hours|Minutes|Seconds|Milliseconds|Time)|to\w*DateString"
+)
+SPELLED = (
+    "toUpperCase", "toLowerCase", "indexOf", "lastIndexOf", "forEach", "flatMap", "findIndex", "startsWith", "endsWith",
+    "padStart", "padEnd", "replaceAll", "toFixed", "toString", "toISOString", "hasOwnProperty", "trimStart", "trimEnd",
+    "toSorted", "toReversed", "charAt", "charCodeAt", "localeCompare", "matchAll", "reduceRight", "findLast",
+)  # fmt: skip
 
 DOTTED = re.compile(
     r"^TypeError: tools((?:\.[\w$]+|\[ *['\"][^'\"\]\n]+['\"] *\]){3,}) is not a function"
@@ -223,7 +230,12 @@ def advice(
 def _method(message: str) -> str | None:
     """What is written for a method that the value doesn't have."""
     found = NO_METHOD.search(message)
-    return None if found is None else METHODS.get(found[1])
+    if found is None:
+        return None
+    if OF_DATES.fullmatch(name := found[1]):
+        return f"only a Date has it: new Date(x).{name}()"
+    meant = next((each for each in SPELLED if each.lower() == name.lower() and each != name), None)
+    return METHODS.get(name) if meant is None else f"it is spelled {meant}"
 
 
 def swallowed(
