@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -38,6 +38,12 @@ class Switches:
         return replace(seen, tools=made[3], held=made[4])
 
 
+def switched_off(entry: ServerSettings, names: Iterable[str]) -> list[str]:
+    """Those of the names that the entry switches off."""
+    on, off = frozenset(entry.enabled_tools), frozenset(entry.disabled_tools)
+    return [name for name in names if name in off or (on and name not in on)]
+
+
 def switched(entry: ServerSettings, seen: Server) -> tuple[Tools, Holds]:
     """What is left of a server's tools, and what is held."""
     on, off = frozenset(entry.enabled_tools), frozenset(entry.disabled_tools)
@@ -47,10 +53,6 @@ def switched(entry: ServerSettings, seen: Server) -> tuple[Tools, Holds]:
         logger.warning(
             "%s of server '%s' names what it doesn't have: %s", which, entry.name, unknown[:20]
         )
-    out = {
-        name: Held(tool, "disabled")
-        for name, tool in known.items()
-        if name in off or (on and name not in on)
-    }
+    out = {name: Held(known[name], "disabled") for name in switched_off(entry, known)}
     tools = {name: tool for name, tool in seen.tools.items() if name not in out}
     return MappingProxyType(tools), {**seen.held, **out}

@@ -28,6 +28,7 @@ from mcpproxy.listed import Kind, Listed
 from mcpproxy.listings import all_of
 from mcpproxy.settings import ServerSettings
 from mcpproxy.stamps import stamp
+from mcpproxy.switches import switched_off
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ class Trust:
             "decided_by": by,
             "instructions": inspection.instructions_report(seen, record),
             **await anyio.to_thread.run_sync(report),
+            "switched_off": sorted(switched_off(entry, seen.tools)),
             "approve": approvals.command("approve", name),
         }
 

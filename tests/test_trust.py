@@ -164,11 +164,13 @@ def test_the_commands_of_the_page_work_without_a_daemon(monkeypatch):
     section = re.split(r"^## ", page, flags=re.MULTILINE)
     section = next(part for part in section if part.startswith("Approvals"))
     commands = re.search(r"```sh\n(.*?)```", section, re.DOTALL)[1].replace("convert_time", "ping")
-    with home(mcpServers=[{**STUB, "name": "time", "quarantined": True}]) as place:
+    entry = {**STUB, "name": "time", "quarantined": True, "disabled_tools": ["crash"]}
+    with home(mcpServers=[entry]) as place:
         said = [place.invoke(*line.split()[1:]) for line in commands.splitlines()]
         assert [done.exit_code for done in said] == [0] * 5, [done.output for done in said]
         assert said[0].stdout.startswith("time: waiting\n")
         assert "33 tools, 33 not approved, 0 things to look at" in said[0].stdout
+        assert "switched off in the configuration, whatever is approved: crash\n" in said[0].stdout
         assert "echo" in said[1].stdout and '"quarantined"' not in place.config.read_text("utf-8")
         assert said[3].stdout == "blocked ping; it is lazy\n  blocked: ping\n"
         assert said[4].stdout.startswith("blocked time; it is blocked")

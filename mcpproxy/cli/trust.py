@@ -143,6 +143,9 @@ def report(found: Json) -> Iterator[str]:
         yield from account(one)
     if found["not_listed"]:
         yield f"\n  not listed now: {', '.join(visible(one) for one in found['not_listed'])}"
+    if found["switched_off"]:
+        names = ", ".join(visible(one) for one in found["switched_off"])
+        yield f"\n  switched off in the configuration, whatever is approved: {names}"
     yield from sum_up(found)
 
 

@@ -61,6 +61,7 @@ INSPECTED = {
         }
     ],
     "not_listed": [],
+    "switched_off": [],
     "approve": "mcpproxy upstream approve time",
 }
 DECIDED = {
