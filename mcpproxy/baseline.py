@@ -37,8 +37,7 @@ logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 30.0
 FAILURES = (sqlite3.Error, OSError, ValueError)
-UNREADABLE = (*FAILURES, TypeError)
-"""The last for what is JSON, but not of the kind that we write."""
+UNREADABLE = (*FAILURES, TypeError)  # JSON, but not of the kind that we write
 MOST_TOOLS = 5000
 """Of one server; beyond it those are forgotten that are neither listed nor blocked."""
 
@@ -71,6 +70,7 @@ class Baseline:
         self._inspected: dict[str, tuple[str, Server]] = {}
         """What an operator was shown, and the identity of the entry that it came from."""
         self._turn = anyio.Lock()
+        self._unwritable = False
         self._reading = False
         """Whether what others decided is being taken in."""
         self._unread = ""
@@ -321,7 +321,9 @@ class Baseline:
             self._tools = {**waits.tools, **self._tools}
             self.listed.unwritten = {**waits.listed, **self.listed.unwritten}
             self._changed.set()
+            self._unwritable = True
             raise
+        self._unwritable = False
 
     def _waits(self) -> Waits:
         """What is still to be written."""
@@ -337,7 +339,8 @@ class Baseline:
         if not self.touched:
             return False
         async with self._turn:
-            await self._save()
+            if not self._unwritable:  # else `keep` tries again in a while
+                await self._save()
             self._reading = True
             try:
                 return await self._take_in()
