@@ -248,6 +248,23 @@ def test_no_member_of_an_object_is_another_parameter(tmp_path, member):
         request(operation, {"filter": {member: "1"}}, keys, {})
 
 
+@pytest.mark.threat("O1")
+@pytest.mark.parametrize("member", ["session", "key", "k%65y"])
+def test_no_member_of_an_object_is_another_cookie(tmp_path, member):
+    parameters = [parameter("cookie", "all", OBJECT), parameter("cookie", "session")]
+    get = {"operationId": "get", "parameters": parameters, "security": [{"key": []}]}
+    scheme = {"type": "apiKey", "in": "cookie", "name": "key"}
+    found = document({"/x": {"get": get}}, components={"securitySchemes": {"key": scheme}})
+    api = read(tmp_path, found, auth={"key": "plainly-fake-key"})
+    operation, keys = api.operations["get"], [api.credentials["key"]]
+    if member == "k%65y":  # is sent as it is, and is no other name
+        made = request(operation, {"all": {member: "1"}}, keys, {})
+        assert dict(made.headers)["Cookie"] == "k%2565y=1; key=plainly-fake-key"
+        return
+    with pytest.raises(Unwritable, match="would be another cookie"):
+        request(operation, {"all": {member: "1"}}, keys, {})
+
+
 def test_a_path_is_not_made_without_a_part_of_it(tmp_path):
     get = {"operationId": "get", "parameters": [parameter("path", "id")]}
     operation = read(tmp_path, document({"/x/{id}": {"get": get}})).operations["get"]

@@ -15,7 +15,7 @@ import pytest
 from packs import open_tools, serving_site, tool
 
 from mcpproxy.upstream import fetching
-from mcpproxy.upstream.addresses import permitted
+from mcpproxy.upstream.addresses import never, permitted
 
 
 class Site:
@@ -262,6 +262,9 @@ async def test_a_private_address_is_not_reached_however_it_is_spelled(tmp_path, 
         ("::ffff:169.254.169.254", ["api.test"], False),
         ("::ffff:10.0.0.1", [], False),
         ("64:ff9b::a00:1", [], False),
+        ("64:ff9b::a9fe:a9fe", ["api.test"], False),
+        ("64:ff9b::5db8:d822", [], True),
+        ("::a9fe:a9fe", ["api.test"], False),
         ("2002:a00:1::1", [], False),
         ("::a00:1", [], False),
         ("::ffff:0:a00:1", [], False),
@@ -276,6 +279,11 @@ async def test_a_private_address_is_not_reached_however_it_is_spelled(tmp_path, 
 )
 def test_which_addresses_may_be_reached(address, allowed, answer):
     assert permitted("api.test", ipaddress.ip_address(address), frozenset(allowed)) is answer
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])
+def test_this_machine_is_reached_by_those_alone_who_name_it(host):
+    assert never(host, frozenset()) and not never(host, frozenset({host.strip("[]")}))
 
 
 @pytest.mark.threat("P4")

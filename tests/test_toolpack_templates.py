@@ -37,6 +37,7 @@ def render(source, url=False, **given):
         ("{{ input | tojson }}", {"a": "<é>"}, '{"a": "<é>"}'),
         ("{{ input['x y'] }}{{ input.s[::-1] }}", {"x y": 1, "s": "abc"}, "1cba"),
         ("{{ input.s.strip().upper() }}", {"s": " a "}, "A"),
+        ("{{ input.n * 3 + 7 % 4 }}{{ input.s + 'b' }}", {"n": 2, "s": "a"}, "9ab"),
         ("{# nothing #}plain\n", {}, "plain\n"),
     ],
 )  # fmt: skip
