@@ -116,6 +116,10 @@ ABSENT = {
     "WebAssembly": "there is no WebAssembly here",
     **dict.fromkeys(("moment", "dayjs", "luxon", "DateTime", "dateFns"), DATES),
     **dict.fromkeys(("_", "lodash", "R"), PLAIN),
+    **dict.fromkeys(
+        ("pLimit", "pMap", "parallel", "gather"),
+        "await Promise.all(...) runs calls at the same time; call_tools([...], {max_parallel: 4}) limits how many",
+    ),
     **dict.fromkeys(("z", "zod", "Joi"), "packages are not available: check values by hand"),
     **dict.fromkeys(("uuid", "uuidv4", "nanoid"), "use crypto.randomUUID()"),
     "True": "this is JavaScript: write true",

@@ -305,6 +305,8 @@ def _dotted(path: str, catalog: Catalog) -> str:
     server_name, *rest = (one or other for one, other in names.STEP.findall(path))
     server = catalog.servers.get(names.understood(server_name, catalog.servers))
     tool = server and server.tools.get(names.understood(".".join(rest), server.tools))
+    if server and (itself := server.tools.get(names.understood(rest[0], server.tools))):
+        return f"{access(itself)} is itself what is called: {call_line(itself)}"
     write = call_line(tool) if tool else 'await tools.<server>["a.b"]({...})'
     return f"A name with dots goes in brackets: {write}"
 

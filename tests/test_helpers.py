@@ -147,8 +147,18 @@ NODE = [
         ],
     ),
     (
-        "(() => { const d = new Date('2026-03-05T09:04:07Z'); return [d.toLocaleDateString('en-CA'), d.toLocaleDateString('en-GB'), d.toLocaleTimeString([], {hour: '2-digit', minute: '2-digit'}), d.toLocaleTimeString('en-US', {hour12: false}), d.toLocaleDateString('en-US', {hour: 'numeric'}), Intl.DateTimeFormat().resolvedOptions().timeZone, new Intl.DateTimeFormat('en-US', {month: 'short'}).format(d)] })()",
-        ["2026-03-05", "05/03/2026", "09:04 AM", "09:04:07", "3/5/2026, 9 AM", "UTC", "Mar"],
+        "(() => { const d = new Date('2026-03-05T09:04:07Z'); return [d.toLocaleDateString('en-CA'), d.toLocaleDateString('en-GB'), d.toLocaleString('sv-SE'), new Intl.DateTimeFormat('en-CA', {year: 'numeric', month: '2-digit', day: '2-digit'}).format(d), d.toLocaleTimeString([], {hour: '2-digit', minute: '2-digit'}), d.toLocaleTimeString('en-US', {hour12: false}), d.toLocaleDateString('en-US', {hour: 'numeric'}), Intl.DateTimeFormat().resolvedOptions().timeZone, new Intl.DateTimeFormat('en-US', {month: 'short'}).format(d)] })()",
+        [
+            "2026-03-05",
+            "05/03/2026",
+            "2026-03-05 09:04:07",
+            "2026-03-05",
+            "09:04 AM",
+            "09:04:07",
+            "3/5/2026, 9 AM",
+            "UTC",
+            "Mar",
+        ],
     ),
     (
         "(() => { const ordinal = new Intl.PluralRules('en', {type: 'ordinal'}), list = new Intl.ListFormat('en'), near = new Intl.RelativeTimeFormat('en', {numeric: 'auto'}), by = new Intl.Collator(undefined, {numeric: true}); return [[1, 2, 3, 4, 11, 22].map(ordinal.select), new Intl.PluralRules().select(1), [['a'], ['a', 'b'], ['a', 'b', 'c']].map(list.format), near.format(-1, 'day'), near.format(-2, 'days'), near.format(1234, 'hour'), ['a10', 'a2'].sort(by.compare)] })()",

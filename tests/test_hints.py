@@ -95,6 +95,8 @@ HINTS = [
     ("'a'.toUppercase()", "it is spelled toUpperCase"),
     ("'2026-01-01'.getMonth()", "new Date(x).getMonth()"),
     ("await tools.stub.add({a: 1, b: null})", "leave it out, or give a value"),
+    ("await tools.stub.add.invoke({a: 1, b: 2})", "tools.stub.add is itself what is called"),
+    ("const limit = pLimit(2); await limit(() => 1)", "max_parallel"),
     ("await mcp.listTools()", "Object.keys(tools)"),
     ("await Promise.all({a: tools.stub.echo({})})", "Promise.all and its kin take one, [a, b]"),
     ("await Promise.all(tools.stub.echo({}), tools.stub.echo({}))", "Promise.all and its kin take one, [a, b]"),

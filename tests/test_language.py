@@ -334,6 +334,8 @@ BLAMED = [
     ("const r = {}; for (const x of r.items) x", "r.items is not iterable (it is undefined)"),
     ("const {a: [b]} = {a: null}", "cannot destructure [b]"),
     ("[1].map(5)", "not a function"),
+    ("const r = {}; r.format(new Date(0))", "r.format is not a function"),
+    ("const r = {}; r.all(1, r.some(new Map()))", "r.some is not a function"),
     ("const r = {}; r.a.b; r.x = () => r.a.b.b", "(r.a is undefined)"),
 ]
 

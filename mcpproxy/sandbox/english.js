@@ -132,8 +132,13 @@
     const asked = honoured(method, locales, options, DATE, WITH_DAYS), locale = [locales].flat()[0];
     const wanted = fields(method, asked, required, defaults), invalid = Number.isNaN(Date.prototype.getTime.call(date));
     if (Object.hasOwn(DAY_FORMS, locale)) {
-      if (defaults !== 'date' || Object.keys(asked).some((name) => name !== 'timeZone')) honoured(method, locales, {}, DATE);
-      return invalid ? 'Invalid Date' : DAY_FORMS[locale](date.getUTCFullYear(), two(date.getUTCMonth() + 1), two(date.getUTCDate()));
+      const names = Object.keys(asked).filter((name) => name !== 'timeZone' && asked[name] !== undefined);
+      const whole = names.length === 3 && asked.year === 'numeric' && asked.month === '2-digit' && asked.day === '2-digit';
+      const timed = locale === 'sv-SE' && defaults === 'all' && !names.length;
+      if (!whole && !timed && (defaults !== 'date' || names.length)) honoured(method, locales, {}, DATE);
+      if (invalid) return 'Invalid Date';
+      const day = DAY_FORMS[locale](date.getUTCFullYear(), two(date.getUTCMonth() + 1), two(date.getUTCDate()));
+      return timed ? `${day} ${date.toISOString().slice(-13, -5)}` : day;
     }
     if (invalid) return 'Invalid Date';
     const day = dayText(date, wanted), time = timeText(date, wanted), zone = wanted.timeStyle === 'full' ? ' Coordinated Universal Time' : '';

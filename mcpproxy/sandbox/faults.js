@@ -42,6 +42,13 @@
     return places.sort((x, y) => y.from - x.from)[0]?.node.callee;
   }
 
+  const BUILT_IN = new Set(['Date', 'Map', 'Set', 'RegExp', 'Error', 'URL', 'URLSearchParams', 'Promise', 'Array', 'Uint8Array']);
+  /** What is called with an argument at this place: a class of the engine that is made there can't be what is missing. */
+  function holder(all, at) {
+    const inside = (node) => node.type === 'CallExpression' && node.arguments.some(({ start, end }) => start <= at && at <= end);
+    return all.filter(inside).sort((x, y) => y.start - x.start)[0]?.callee;
+  }
+
   const named = (node) => !node.computed ? node.property.name : node.property.type === 'Literal' ? String(node.property.value) : undefined;
 
   /** Where member `key` of something was asked for: at this place, or at the one that there is in the program. */
@@ -80,7 +87,8 @@
     const program = parse(source), all = nodes(program);
     let match;
     if ((match = /^TypeError: not a (function|constructor)$/.exec(message))) {
-      const what = callee(all, at, 'CallExpression') ?? callee(all, at, 'NewExpression');
+      const made = callee(all, at, 'NewExpression');
+      const what = callee(all, at, 'CallExpression') ?? (made && BUILT_IN.has(made.name) ? holder(all, at) : made);
       return what && { message: `TypeError: ${text(what)} is not a ${match[1]}` };
     }
     const unset = /^TypeError: cannot (?:read|set) property '(.+)' of (undefined|null)$/s.exec(message);
