@@ -161,7 +161,7 @@ NODE = [
         ],
     ),
     (
-        "(() => { const ordinal = new Intl.PluralRules('en', {type: 'ordinal'}), list = new Intl.ListFormat('en'), near = new Intl.RelativeTimeFormat('en', {numeric: 'auto'}), by = new Intl.Collator(undefined, {numeric: true}); return [[1, 2, 3, 4, 11, 22].map(ordinal.select), new Intl.PluralRules().select(1), [['a'], ['a', 'b'], ['a', 'b', 'c']].map(list.format), near.format(-1, 'day'), near.format(-2, 'days'), near.format(1234, 'hour'), ['a10', 'a2'].sort(by.compare)] })()",
+        "(() => { const ordinal = new Intl.PluralRules('en', {type: 'ordinal'}), list = new Intl.ListFormat('en'), near = new Intl.RelativeTimeFormat('en', {numeric: 'auto'}), by = new Intl.Collator(undefined, {numeric: true}); return [[1, 2, 3, 4, 11, 22].map(ordinal.select), new Intl.PluralRules().select(1), [['a'], ['a', 'b'], ['a', 'b', 'c']].map(list.format), near.format(-1, 'day'), near.format(-2, 'days'), near.format(1234, 'hour'), [999, 1234, 12345, 999950, 1.25e9, -1500, 0.0123].map(new Intl.NumberFormat('en', {notation: 'compact'}).format), (1049).toLocaleString('en-US', {notation: 'compact', style: 'currency', currency: 'USD', maximumFractionDigits: 1}), ['a10', 'a2'].sort(by.compare)] })()",
         [
             ["one", "two", "few", "other", "other", "two"],
             "one",
@@ -169,6 +169,8 @@ NODE = [
             "yesterday",
             "2 days ago",
             "in 1,234 hours",
+            ["999", "1.2K", "12K", "1M", "1.3B", "-1.5K", "0.012"],
+            "$1.0K",
             ["a2", "a10"],
         ],
     ),

@@ -45,15 +45,29 @@
     minimumFractionDigits: places, maximumFractionDigits: places, useGrouping: (value) => typeof value === 'boolean',
     style: (value) => value === 'decimal' || value === 'percent' || value === 'currency',
     currency: (value) => Object.hasOwn(SYMBOLS, String(value).toUpperCase()), currencyDisplay: (value) => value === 'symbol',
+    notation: (value) => value === 'standard' || value === 'compact', compactDisplay: (value) => value === 'short',
   };
+  const SHORT = ['', 'K', 'M', 'B', 'T'];
+  /** Digits and unit of the compact notation: two digits that count, or as many places as were asked for. */
+  function compact(number, asked, size = Math.min(4, Math.max(0, Math.floor(Math.log10(Math.abs(number) || 1) / 3)))) {
+    const value = Math.abs(number) / 1000 ** size, own = value >= 10 || value === 0 ? 0 : value >= 1 ? 1 : 1 - Math.floor(Math.log10(value));
+    const [least, most] = asked ?? [0, own];
+    const [whole, part] = decimal(number, least, most, -3 * size);
+    return whole.length > 3 && size < 4 ? compact(number, asked, size + 1) : [whole.length > 4 ? grouped(whole) : whole, part, SHORT[size]];
+  }
+
   function numberText(method, number, locales, options) {
-    const { minimumFractionDigits: min, maximumFractionDigits: max, useGrouping = true, style = 'decimal', currency } = honoured(method, locales, options, NUMBER);
+    const { minimumFractionDigits: min, maximumFractionDigits: max, useGrouping = true, style = 'decimal', currency, notation } = honoured(method, locales, options, NUMBER);
     if (min > max) throw new RangeError(method + ': minimumFractionDigits is more than maximumFractionDigits');
     if (style === 'currency' && currency === undefined) throw new TypeError(method + ': style currency needs a currency, e.g. USD');
     const code = style === 'currency' ? currency.toUpperCase() : '', own = code ? WHOLE.has(code) ? 0 : 2 : 0;
     const sign = number < 0 || Object.is(number, -0) ? '-' : '', before = code && SYMBOLS[code], after = style === 'percent' ? '%' : '';
     if (!Number.isFinite(number)) return Number.isNaN(number) ? before.trim() + 'NaN' + after : sign + before.trim() + '\u221e' + after;
     const least = min ?? Math.min(own, max ?? own), most = max ?? Math.max(style === 'decimal' ? 3 : own, least);
+    if (notation === 'compact') {
+      const [whole, part, unit] = compact(after ? number * 100 : number, min === undefined && max === undefined ? undefined : [least, most]);
+      return sign + before + whole + (part && '.' + part) + unit + after;
+    }
     const [whole, part] = decimal(number, least, most, after ? 2 : 0);
     return sign + before + (useGrouping ? grouped(whole) : whole) + (part && '.' + part) + after;
   }
