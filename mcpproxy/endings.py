@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 import signal
 
+from mcpproxy.catalog import Catalog
 from mcpproxy.hints import LOOKED_AT
+from mcpproxy.policy import needed
 from mcpproxy.script import Outcome, Script
 
 AGAIN = ". No call of it was in flight: look at `calls`, and run it again"
@@ -64,6 +66,21 @@ def unawaited(script: Script, source: str) -> str:
         else ""
     )
     return f"{left}; unless that was meant, await every call, e.g. with Promise.all{why}"
+
+
+def had_effect(script: Script, catalog: Catalog) -> str:
+    """What to say of the calls of a program that did all of its work and gave no value that could be sent."""
+    changing = {
+        f"{tool.server}:{tool.name}"
+        for call in script.ledger()[0]
+        if call["outcome"] in ("ok", "unknown")
+        and (tool := catalog.tool(call["server"], call["tool"])) is not None
+        and needed(tool.annotations) != "read"
+    }
+    if not changing:
+        return ""
+    named = f"{', '.join(sorted(changing)[:LISTED])}{', …' if len(changing) > LISTED else ''}"
+    return f". Its calls were made: don't make again what changes something ({named})"
 
 
 def out_of_memory(memory_mb: int) -> str:

@@ -380,6 +380,8 @@ class Execution:
             outcome.code, message, request.source, catalog, request.input, gave, self._script.logs
         ):
             message = f"{message}. {advice}"
+        if outcome.code == "SERIALIZATION_ERROR":
+            message += endings.had_effect(self._script, catalog)
         return {"code": outcome.code, "message": message, "stack": outcome.stack, **outcome.extra}
 
 

@@ -52,7 +52,7 @@ LOGGED = re.compile(
 )
 """What a program, or the function that it is, logs last."""
 TEXT_OF = re.compile(r"JSON\.stringify\(([\w$.]+)(?:, *null, *\d)?\)\Z")
-ONE = re.compile(r"[\w$.?]+(?:\[[\w$'\"]+\])*\Z")
+ONE = re.compile(r"(?:await [^()]{1,100}\([^()]{0,100}\)|[\w$.?]+(?:\[[\w$'\"]+\])*)\Z")
 RETURNS = re.compile(r"\breturn ([\w$]+);?\s*\Z")
 MADE = re.compile(
     r"^(?:export )?(?:const|let|var) ([\w$]+)[^=\n]{0,100}= ?([^\n]{0,200})", re.MULTILINE

@@ -61,6 +61,17 @@ async def test_a_script_reads_its_answers_while_nobody_takes_what_it_sends(world
     assert await world.value(code) is True
 
 
+async def test_a_program_without_a_value_is_told_that_its_calls_were_made(world):
+    error = await world.error(
+        "for (const a of [1, 2]) await tools.stub.echo({a}); console.log('made')"
+    )
+    assert error["message"].endswith(
+        ". Its calls were made: don't make again what changes something (stub:echo)"
+    )
+    for code in ("console.log(1)", "call_tool('stub', 'fail', {}); console.log(1)"):
+        assert "Its calls were made" not in (await world.error(code))["message"]
+
+
 @pytest.mark.req("REQ-TYPED-10")
 async def test_calls_nobody_awaited_are_cancelled_and_said(world):
     reply = await world.run("for (let i = 0; i < 30; i++) tools.stub.hang({}); 'left'")
