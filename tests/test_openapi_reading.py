@@ -20,6 +20,7 @@ from test_toolpack_http import Site
 from mcpproxy.upstream.files import Bad
 from mcpproxy.upstream.openapi.document import parse
 from mcpproxy.upstream.openapi.reading import Wanted, load
+from mcpproxy.upstream.openapi.security import Client
 from mcpproxy.upstream.openapi.sending import request
 from mcpproxy.upstream.openapi.styles import Unwritable
 from mcpproxy.upstream.references import Unreachable
@@ -344,9 +345,30 @@ def test_what_auth_names_must_be_a_scheme_of_the_document(tmp_path):
         read(tmp_path, found, auth={"kee": "plainly-fake"})
     (note,) = read(tmp_path, found).notes
     assert note.startswith("security scheme 'key' has no entry in auth")
-    more["components"]["securitySchemes"]["key"] = {"type": "http", "scheme": "basic"}
-    with pytest.raises(Bad, match="must be USER:PASSWORD"):
-        read(tmp_path, {**found, **more}, auth={"key": "plainly-fake"})
+
+
+KEY = {"type": "apiKey", "in": "header", "name": "X"}
+CLIENT = Client("", "plainly", "fake")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "given", "part"),
+    [
+        ({"type": "http", "scheme": "basic"}, "plainly-fake", "must be USER:PASSWORD"),
+        (KEY, "plainly\r\nX-Evil: 1", "the secret has characters that can't be sent"),
+        ({**KEY, "name": "X: 1\r\nY"}, "plainly-fake", "can't be a header"),
+        ({**KEY, "in": "cookie"}, "plainly; other=1", "characters that a cookie can't have"),
+        ({**KEY, "in": "nowhere"}, "plainly-fake", "of a kind that isn't supported"),
+        ({"type": "http", "scheme": "digest"}, "plainly-fake", "of a kind that isn't supported"),
+        (KEY, CLIENT, "the scheme is no OAuth; give a text"),
+        ({"type": "oauth2", "flows": {}}, CLIENT, "token_url must be the URL"),
+    ],
+)
+def test_a_credential_that_its_scheme_can_not_send_is_refused(tmp_path, scheme, given, part):
+    get = {"get": {"security": [{"key": []}]}}
+    found = document({"/x": get}, components={"securitySchemes": {"key": scheme}})
+    with pytest.raises(Bad, match=part):
+        read(tmp_path, found, auth={"key": given})
 
 
 def large(operations: int) -> dict[str, Any]:
