@@ -273,10 +273,11 @@ class Execution:
         """The gates, in order; see `gates.py`."""
         self._budget.charge()
         gates.check_allowed(server, self._request.allowed_servers)
-        found = self._upstreams.find(server, tool)
-        if found is not None:
+        if (found := self._upstreams.find(server, tool)) is not None:
             gates.check_arguments(found, arguments)
-            self.called[f"{server}:{tool}"] = found.schemas
+            if (name := f"{server}:{tool}") not in self.called:
+                self._warnings += gates.ignored(found, arguments)
+            self.called[name] = found.schemas
 
     def _check_and_note(self, server: str, tool: str, arguments: dict[str, Any]) -> None:
         try:
@@ -374,14 +375,13 @@ class Execution:
         if outcome.code == "MEMORY_LIMIT":
             message = endings.out_of_memory(self._limits.memory_mb)
         catalog = self._upstreams.catalog
-        request = self._request
-        gave = self._script.gave
+        request, script = self._request, self._script
         if advice := hints.advice(
-            outcome.code, message, request.source, catalog, request.input, gave, self._script.logs
+            outcome.code, message, request.source, catalog, request.input, script.gave, script.logs
         ):
             message = f"{message}. {advice}"
         if outcome.code == "SERIALIZATION_ERROR":
-            message += endings.had_effect(self._script, catalog)
+            message += endings.had_effect(script, catalog)
         return {"code": outcome.code, "message": message, "stack": outcome.stack, **outcome.extra}
 
 

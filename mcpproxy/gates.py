@@ -31,6 +31,8 @@ FEW = 12
 """Servers that are all named where none of them comes close."""
 LONGEST_FAULT = 400
 """Characters of what is said about one field."""
+ELSEWHERE = ("$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas")
+"""Where a schema has parameters besides its own properties."""
 VALIDATORS = 4096
 """Compiled schemas that are kept."""
 
@@ -210,6 +212,17 @@ def unknown(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[str
     if odd is None or not known:
         return []
     return [f"{brief(odd)} is none of its parameters: {', '.join(map(str, known))[:LONGEST_FAULT]}"]
+
+
+def ignored(tool: Tool, arguments: Mapping[str, Any]) -> list[str]:
+    """What to say of an argument that a good call had and that its tool doesn't know: most servers pass over it."""
+    schema = tool.input_schema
+    if not isinstance(schema, Mapping) or any(word in schema for word in ELSEWHERE):
+        return []
+    return [
+        f"{tool.server}:{tool.name}: {each}; its server may have ignored that"
+        for each in unknown(schema, arguments)
+    ]
 
 
 def unmet(error: Any) -> str:

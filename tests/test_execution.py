@@ -61,6 +61,13 @@ async def test_a_script_reads_its_answers_while_nobody_takes_what_it_sends(world
     assert await world.value(code) is True
 
 
+async def test_an_argument_that_a_tool_does_not_know_is_told_once(world):
+    code = "for (const c of [3, 4]) await tools.stub.add({a: 1, b: 2, c}); return 1"
+    (warning,) = (await world.run(code))["warnings"]
+    assert warning.startswith('stub:add: "c" is none of its parameters: a, b; ')
+    assert "warnings" not in await world.run("await tools.stub.echo({c: 1}); return 1")
+
+
 async def test_a_program_without_a_value_is_told_that_its_calls_were_made(world):
     error = await world.error(
         "for (const a of [1, 2]) await tools.stub.echo({a}); console.log('made')"
