@@ -269,16 +269,16 @@ class Baseline:
         self._changed.set()
         return record
 
-    def listed_details(self, server: str) -> dict[tuple[Kind, str], Decided]:
-        """The same of its prompts and resources."""
-        return self._file.listed_details(server)
-
     def details(self, server: str) -> dict[str, Decided]:
         """What is on record of a server's tools, in full. For a thread; `flush` comes before it.
 
         Raises `sqlite3.Error` and `OSError`.
         """
         return self._file.details(server)
+
+    def listed_details(self, server: str) -> dict[tuple[Kind, str], Decided]:
+        """The same of its prompts and resources."""
+        return self._file.listed_details(server)
 
     # keeping
 

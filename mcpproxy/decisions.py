@@ -53,6 +53,7 @@ INSERT INTO tools VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (server, name) DO UPD
     fingerprint = excluded.fingerprint, definition = excluded.definition, at = excluded.at, by = excluded.by
 WHERE NOT blocked
 """
+DROP_TOOL = "DELETE FROM tools WHERE server = ? AND name = ?"
 # The name `null` says that the kind has been decided about, though there may have been none of it.
 LISTED = "SELECT server, kind, name, fingerprint FROM listed"
 PUT_LISTED = "INSERT OR REPLACE INTO listed VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -60,7 +61,6 @@ DROP_LISTED = "DELETE FROM listed WHERE server = ? AND kind = ? AND name = ?"
 LISTED_DETAILS = (
     "SELECT kind, name, definition, at, by FROM listed WHERE server = ? AND name != 'null'"
 )
-DROP_TOOL = "DELETE FROM tools WHERE server = ? AND name = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class Decisions:
         self._seen = self._version = None
 
     def read(self) -> Known:
-        """The record of each server, and when and by whom its standing was decided."""
+        """All that is on record: of each server with its tools, and of prompts and resources."""
         self.forget()
         return self.news() or Known({}, {})
 

@@ -7,13 +7,18 @@ whatever task, then carries it.
 from __future__ import annotations
 
 import logging
+import logging.handlers
 import os
 import select
 import stat
+import sys
 from contextlib import suppress
 from contextvars import ContextVar
+from pathlib import Path
 from typing import TextIO
 
+from mcpproxy.errors import SettingsError
+from mcpproxy.paths import ELSEWHERE, private_directory
 from mcpproxy.redaction import SECRETS
 
 request: ContextVar[str] = ContextVar("request", default="-")
@@ -77,3 +82,50 @@ class Discreet(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return SECRETS.hide(super().format(record))
+
+
+# ── where they go ────────────────────────────────────────────────────────────────────────────────
+
+LEVELS = {
+    "trace": 5,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+def set_up(level: str, file: Path | None) -> None:
+    """Ours at `level`, other packages' from warnings on; to stderr and, rotating, to a file.
+
+    Raises `SettingsError`.
+    """
+    layout = Discreet(LAYOUT)
+    handlers: list[logging.Handler] = [Stderr(sys.stderr)]
+    if file is not None:
+        try:
+            private_directory(file.parent)
+            handlers.append(
+                logging.handlers.RotatingFileHandler(
+                    file,
+                    maxBytes=10 * 2**20,
+                    backupCount=3,
+                    encoding="utf-8",
+                    errors="backslashreplace",
+                )
+            )
+        except OSError as error:
+            raise SettingsError(f"the log can't be written: {error}{ELSEWHERE}") from error
+    for handler in handlers:
+        handler.setFormatter(layout)
+        handler.addFilter(Marked())
+        handler.addFilter(not_cut_off)
+    logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
+    logging.getLogger("mcpproxy").setLevel(LEVELS[level])
+
+
+def not_cut_off(record: logging.LogRecord) -> bool:
+    """Whether a record is anything but uvicorn's traceback of a request that it cut off as we stopped."""
+    error = record.exc_info[1] if record.exc_info else None
+    cancelled = error is not None and not isinstance(error, Exception)
+    return not (cancelled and record.name == "uvicorn.error")

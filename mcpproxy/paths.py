@@ -34,6 +34,7 @@ LITTLE_BYTES = 64 * 2**20
 TURN_SECONDS = 30.0
 """How long one waits for others who change the same; a change takes milliseconds."""
 ALLOW = "see that this user may use it and its folder"
+ELSEWHERE = "; data_dir in the configuration takes the state elsewhere"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,9 @@ import errno
 import fcntl
 import gc
 import logging
-import logging.handlers
 import os
 import signal
 import socket
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -25,13 +23,13 @@ import uvicorn
 from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskStatus
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mcpproxy import logs, profiles, tracing
+from mcpproxy import profiles, tracing
 from mcpproxy.connections import Limited, Local, same_user
 from mcpproxy.daemon import Daemon, open_daemon
 from mcpproxy.errors import ProxyError, Refused, SettingsError
 from mcpproxy.guard import Guard, Refusal, refuse
 from mcpproxy.journal.trail import Door
-from mcpproxy.paths import Places, private_directory
+from mcpproxy.paths import ELSEWHERE, Places, private_directory
 from mcpproxy.proxy import McpFace, open_mcp
 from mcpproxy.rest.api import open_api
 from mcpproxy.settings import Loaded
@@ -44,8 +42,6 @@ ANSWER_SECONDS = 0.2
 
 GRACE_SECONDS = 1
 """For requests under way after that. Whoever still sends or reads then is cut off."""
-
-ELSEWHERE = "; data_dir in the configuration takes the state elsewhere"
 
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound to it
 """Where a client on this machine finds who listens on every address."""
@@ -356,50 +352,3 @@ def held_by(lock: int) -> str:
     """How to stop the process that holds a lock, if it has written its number there."""
     number = os.pread(lock, 32, 0).strip()
     return f": kill {int(number)}" if number.isdigit() else ""
-
-
-# ── logs ──────────────────────────────────────────────────────────────────────────────────────────
-
-LEVELS = {
-    "trace": 5,
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warn": logging.WARNING,
-    "error": logging.ERROR,
-}
-
-
-def set_up_logs(level: str, file: Path | None) -> None:
-    """Ours at `level`, other packages' from warnings on; to stderr and, rotating, to a file.
-
-    Raises `SettingsError`.
-    """
-    layout = logs.Discreet(logs.LAYOUT)
-    handlers: list[logging.Handler] = [logs.Stderr(sys.stderr)]
-    if file is not None:
-        try:
-            private_directory(file.parent)
-            handlers.append(
-                logging.handlers.RotatingFileHandler(
-                    file,
-                    maxBytes=10 * 2**20,
-                    backupCount=3,
-                    encoding="utf-8",
-                    errors="backslashreplace",
-                )
-            )
-        except OSError as error:
-            raise SettingsError(f"the log can't be written: {error}{ELSEWHERE}") from error
-    for handler in handlers:
-        handler.setFormatter(layout)
-        handler.addFilter(logs.Marked())
-        handler.addFilter(not_cut_off)
-    logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
-    logging.getLogger("mcpproxy").setLevel(LEVELS[level])
-
-
-def not_cut_off(record: logging.LogRecord) -> bool:
-    """Whether a record is anything but uvicorn's traceback of a request that it cut off as we stopped."""
-    error = record.exc_info[1] if record.exc_info else None
-    cancelled = error is not None and not isinstance(error, Exception)
-    return not (cancelled and record.name == "uvicorn.error")

@@ -7,7 +7,7 @@ import os
 
 import anyio
 
-from mcpproxy import logs, serve
+from mcpproxy import logs
 from mcpproxy.upstream import dial
 
 
@@ -44,7 +44,7 @@ def test_half_a_surrogate_pair_costs_no_line_and_no_traceback(tmp_path, monkeypa
     made = []
     monkeypatch.setattr(logging, "basicConfig", lambda **options: made.extend(options["handlers"]))
     monkeypatch.setattr(logging.getLogger("mcpproxy"), "level", logging.INFO)
-    serve.set_up_logs("info", tmp_path / "main.log")
+    logs.set_up("info", tmp_path / "main.log")
     made.append(dial._log_file(tmp_path, "server"))
     for handler in made[1:]:
         dial._note(handler, ["half \ud800 of one"])

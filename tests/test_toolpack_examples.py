@@ -90,7 +90,7 @@ async def test_the_prompts(pack):
 
 def test_the_commands_of_the_readme(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("mcpproxy.serve.set_up_logs", lambda *_: None)  # the logs are the tests'
+    monkeypatch.setattr("mcpproxy.logs.set_up", lambda *_: None)  # the logs are the tests'
     for program in ("node", "php"):  # are looked for, not run
         (tmp_path / program).touch(0o700)
     environ = {

@@ -159,7 +159,7 @@ async def a_tool_changes(agent):
 
 def test_the_commands_of_the_page_work_without_a_daemon(monkeypatch):
     # The logs are the tests' here.
-    monkeypatch.setattr("mcpproxy.serve.set_up_logs", lambda *_: None)
+    monkeypatch.setattr("mcpproxy.logs.set_up", lambda *_: None)
     page = (Path(__file__).parents[1] / "docs" / "access.md").read_text(encoding="utf-8")
     section = re.split(r"^## ", page, flags=re.MULTILINE)
     section = next(part for part in section if part.startswith("Approvals"))

@@ -72,14 +72,15 @@ def serve(config: str | None, listen: str | None, log_level: str | None) -> None
 
     from mcpproxy import paths, settings
     from mcpproxy.errors import SettingsError
-    from mcpproxy.serve import InTheWay, set_up_logs
+    from mcpproxy.logs import set_up
+    from mcpproxy.serve import InTheWay
     from mcpproxy.serve import serve as run
 
     try:
         file = paths.config_file(config)
         flags = {"listen": listen, "logging.level": log_level}
         loaded = settings.load(file, os.environ, flags, create=config is None)
-        set_up_logs(loaded.settings.logging.level, loaded.places.logs / "mcpproxy.log")
+        set_up(loaded.settings.logging.level, loaded.places.logs / "mcpproxy.log")
         anyio.run(run, loaded, os.environ, backend_options={"use_uvloop": True})
     except SettingsError as error:
         refuse(str(error), BAD_CONFIG)

@@ -11,10 +11,10 @@ from urllib.parse import unquote
 
 import anyio
 
-from mcpproxy import paths, settings
+from mcpproxy import logs, paths, settings
 from mcpproxy.daemon import Daemon, open_daemon
 from mcpproxy.policy import LOCAL
-from mcpproxy.serve import endings, set_up_logs
+from mcpproxy.serve import endings
 from mcpproxy.tasks import open_tasks
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def with_daemon(
         return None
 
     loaded = settings.load(paths.config_file(config), os.environ, create=config is None)
-    set_up_logs(log_level or "warn", None)
+    logs.set_up(log_level or "warn", None)
     found = anyio.run(until_signal, loaded, backend_options={"use_uvloop": True})
     if found is None:
         raise KeyboardInterrupt

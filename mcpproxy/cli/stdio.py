@@ -81,14 +81,14 @@ def stand_alone(config: str | None, log_level: str | None) -> None:
     """Be the daemon, for the client on the standard streams."""
     import anyio
 
-    from mcpproxy import paths, settings
+    from mcpproxy import logs, paths, settings
     from mcpproxy.cli.telling import BAD_CONFIG, refuse
     from mcpproxy.errors import SettingsError
-    from mcpproxy.serve import serve_one, set_up_logs
+    from mcpproxy.serve import serve_one
 
     try:
         loaded = settings.load(paths.config_file(config), os.environ, create=config is None)
-        set_up_logs(log_level or loaded.settings.logging.level, None)
+        logs.set_up(log_level or loaded.settings.logging.level, None)
         ours, theirs = socket.socketpair()
         carrier = threading.Thread(target=pump, args=(ours,), daemon=True)
         with theirs:

@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Told how much is done, of how much if that is known, and a message, as `notifications/progress` has them."""
 
 MOST_PAGES = 1000
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
