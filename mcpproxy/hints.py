@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from mcpproxy import modules, names
+from mcpproxy import gates, modules, names
 from mcpproxy.absent import DISCOVERY, EXPECTED, PRESENT, TOOLS, missing
 from mcpproxy.catalog import Catalog
 from mcpproxy.contents import Contents
@@ -108,6 +108,7 @@ SPELLED = (
 DOTTED = re.compile(
     r"^TypeError: tools((?:\.[\w$]+|\[ *['\"][^'\"\]\n]+['\"] *\]){3,}) is not a function"
 )
+DESCRIBED = re.compile(r'describe_tool\("([^":]+):([^"]+)"\) shows its parameters')
 INPUT = re.compile(r"\(input\??\.([\w$]+) is undefined\)")
 CHECKED = re.compile(r"![\w$]+\.ok\b")
 UNCHECKED = re.compile(r"!(?:([\w$]+)\.)?(ok|success)\b")
@@ -155,6 +156,10 @@ WRONG_USE = [
     (
         re.compile(r"^TypeError: cannot make text or a number of a promise"),
         "sort, reduce and templates wait for no promise: await Promise.all(...) of what they need first",
+    ),
+    (
+        re.compile(r" has no tool '(?:(?:list|get)_?)?(?:tools|methods|functions)'", re.IGNORECASE),
+        "Object.keys(tools.<server>) names its tools",
     ),
     (
         re.compile(r"^TypeError: '[^']*' is read-only"),
@@ -211,6 +216,10 @@ def advice(
         return NO_ENVELOPE
     if UNDEFINED in message and (lost := caught((), logs, source, catalog, given)) is not None:
         return f"It is in the logs that {lost}"
+    if (found := DESCRIBED.search(message)) is not None:
+        server = catalog.servers.get(found[1])
+        if server is not None and found[2] not in server.tools:
+            return gates.no_tool(found[1], found[2], server.tools)
     if (found := DOTTED.match(message)) is not None:
         return _dotted(found[1], catalog)
     if (found := INPUT.search(message)) is not None and found[1] not in given:

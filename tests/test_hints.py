@@ -98,6 +98,8 @@ HINTS = [
     ("await tools.stub.add.invoke({a: 1, b: 2})", "tools.stub.add is itself what is called"),
     ("const limit = pLimit(2); await limit(() => 1)", "max_parallel"),
     ("console.log(await tools.stub.echo({a: 1}));", "return await tools.stub.echo({a: 1}) in place of"),
+    ("await tools.stub.listTools()", "Object.keys(tools.<server>) names its tools"),
+    ("await tools.stub.ad('x')", "has no tool 'ad', did you mean"),
     ("await mcp.listTools()", "Object.keys(tools)"),
     ("await Promise.all({a: tools.stub.echo({})})", "Promise.all and its kin take one, [a, b]"),
     ("await Promise.all(tools.stub.echo({}), tools.stub.echo({}))", "Promise.all and its kin take one, [a, b]"),
