@@ -17,7 +17,7 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from running import KEY, STUBS, below, gone, home, taken_port
+from running import KEY, STUBS, WAIT, below, gone, home, taken_port
 
 from mcpproxy.serve import InTheWay, announce, endings, sole, tcp_listener, unix_listener, url
 from mcpproxy.settings import Settings
@@ -190,7 +190,7 @@ def test_a_second_signal_ends_it_at_once_and_takes_its_children_along():
         serving.process.send_signal(signal.SIGTERM)
         serving.await_line("a second signal")
         serving.process.send_signal(signal.SIGTERM)
-        assert serving.process.wait(5) == 128 + signal.SIGTERM
+        assert serving.process.wait(WAIT) == 128 + signal.SIGTERM
         gone(children)
 
 
@@ -200,7 +200,7 @@ def test_one_that_was_killed_leaves_no_process_and_its_sockets_are_taken_over():
         first.execute(ADD)
         children = below(first.process.pid)
         first.process.kill()
-        first.process.wait(5)
+        first.process.wait(WAIT)
         gone(children)
         assert place.places.socket.exists()
         with place.serving() as second:
