@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from mcpproxy import gates, modules, names
@@ -268,7 +269,7 @@ def _unheeded(value: object, source: str, catalog: Catalog) -> bool:
 
 
 def _names(value: object) -> Iterable[str]:
-    return map(str, list(value)[:FEW]) if isinstance(value, dict) else ()
+    return map(str, islice(value, FEW)) if isinstance(value, dict) else ()
 
 
 def caught(
@@ -304,7 +305,7 @@ def _texts(value: object) -> Iterator[str]:
             case str() as text:
                 yield text[:LONGEST_LOGGED]
             case dict() as members:
-                todo += list(members.values())[:FEW]
+                todo += islice(members.values(), FEW)
             case list() as items:
                 todo += items[:FEW]
 
