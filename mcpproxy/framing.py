@@ -15,12 +15,13 @@ from __future__ import annotations
 import json
 import logging
 import re
+import select
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import anyio
-from anyio.abc import ByteReceiveStream, ByteSendStream
+from anyio.abc import ByteReceiveStream, ByteSendStream, SocketAttribute
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import (
@@ -45,7 +46,7 @@ logger = logging.getLogger(__name__)
 UNUSUAL = re.compile(rb"[:,\[\s]-?(?:NaN|Infinity|[0-9]++(?:\.[0-9]++)?[eE]\+?[0-9]{3}|[0-9]{309})")
 """What is in a line that may have a number in it which JSON, or a double, has not."""
 
-LAST_SECONDS = 2.0
+LAST_SECONDS = 1.0
 """How long what was asked may take after the end of the input."""
 STOPPED = (
     "the input ended while this ran, so it was stopped: keep it open until the answer is there"
@@ -207,8 +208,19 @@ async def receive(
                     batches = jsonrpc.has_batches((message.params or {}).get("protocolVersion"))
                 owed.asked(message)
                 await messages.send(SessionMessage(message))
-        for late in await owed.settle():
-            await replies.send(SessionMessage(late))
+        if not gone(stream):
+            for late in await owed.settle():
+                await replies.send(SessionMessage(late))
+
+
+def gone(stream: ByteReceiveStream) -> bool:
+    """Whether the other side has closed both ways, and reads nothing any more; a socket can tell."""
+    line = stream.extra(SocketAttribute.raw_socket, None)  # noqa: S610 - no database here
+    if line is None:
+        return False
+    look = select.poll()
+    look.register(line.fileno(), 0)  # POLLHUP is always told
+    return bool(look.poll(0))
 
 
 async def send(

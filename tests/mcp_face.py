@@ -54,7 +54,7 @@ async def http_client(socket, era, path="/mcp", **options):
             yield client
 
 
-class Wire:
+class Wire(anyio.TypedAttributeProvider):
     """Two byte streams that end where the other side begins."""
 
     def __init__(self):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import anyio
 import pytest
+from anyio import TypedAttributeProvider
+from anyio.abc import SocketStream
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
@@ -17,7 +20,7 @@ from mcpproxy.framing import TooLong, dump, lines, open_messages, parse
 from mcpproxy.jsonrpc import Malformed
 
 
-class Chunks:
+class Chunks(TypedAttributeProvider):
     """A byte stream that gives these chunks and then ends."""
 
     def __init__(self, *chunks):
@@ -193,6 +196,18 @@ async def test_what_is_not_answered_soon_is_answered_that_it_was_stopped_and_onc
     answers = {each["id"]: each for each in map(json.loads, sink.data.splitlines())}
     assert len(sink.data.splitlines()) == 2 and answers[2]["result"] == {}
     assert "keep it open" in answers[1]["error"]["message"]
+
+
+async def test_who_has_closed_both_ways_is_waited_for_no_longer(monkeypatch):
+    monkeypatch.setattr(framing, "LAST_SECONDS", 60)
+    ours, theirs = socket.socketpair()
+    ours.sendall(request(1) + b"\n")
+    async with await SocketStream.from_socket(theirs) as stream:
+        async with open_messages(stream, stream) as (incoming, _):
+            await incoming.receive()
+            ours.close()
+            with anyio.fail_after(20), pytest.raises(anyio.EndOfStream):
+                await incoming.receive()
 
 
 def request(number, method="ping"):

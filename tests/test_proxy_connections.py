@@ -20,6 +20,7 @@ from mcp_face import (
 )
 from mcp_types import ToolListChangedNotification
 
+from mcpproxy import framing
 from mcpproxy.audience import Audience
 from mcpproxy.policy import Caller
 from mcpproxy.proxy import open_mcp
@@ -91,7 +92,8 @@ async def test_without_a_guard_in_front_nobody_is_served(daemon):
 @pytest.mark.req("REQ-STOP-07")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("end", ["send_eof", "aclose"])
-async def test_a_closed_pipe_stops_the_work(daemon, era, end):
+async def test_a_closed_pipe_stops_the_work(daemon, era, end, monkeypatch):
+    monkeypatch.setattr(framing, "LAST_SECONDS", 0)
     async with open_mcp(daemon) as face, pipe(face) as stream:
         for line in conversation(era, "code_execution", {"code": "wait"}):
             await stream.send(json.dumps(line).encode() + b"\n")

@@ -43,9 +43,10 @@ def upward(line: socket.socket, ended: threading.Event) -> None:
     with suppress(OSError):
         while data := taken():
             line.sendall(data)
-    with suppress(OSError):
-        line.shutdown(socket.SHUT_WR)
-    ended.wait(LAST_SECONDS)  # the daemon hangs up when it has answered what it could
+    if heard():
+        with suppress(OSError):
+            line.shutdown(socket.SHUT_WR)
+        ended.wait(LAST_SECONDS)  # the daemon hangs up when it has answered what it could
     ended.set()
 
 
@@ -66,6 +67,13 @@ def taken() -> bytes:
             return os.read(0, 1 << 16)
         except BlockingIOError:  # whoever started us left its end so
             select.select([0], [], [])
+
+
+def heard() -> bool:
+    """Whether anybody reads what we print."""
+    look = select.poll()
+    look.register(1, 0)  # POLLERR is always told
+    return not look.poll(0)
 
 
 def given(data: memoryview) -> int:
