@@ -15,6 +15,8 @@ LARGEST = 16 * 2**20
 """Bytes of one request, whichever way it comes: what is taken on one is taken on all."""
 LARGE = 2**17
 """Bytes of a text that is read without Python's collector."""
+TIMES = 4
+"""How many times its size a text takes while it is read."""
 
 
 def values(text: bytes, many: int) -> int:

@@ -16,7 +16,7 @@ import json
 import logging
 import re
 import select
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from mcpproxy import jsonrpc
-from mcpproxy.bulk import LARGEST, MOST_VALUES, values
+from mcpproxy.bulk import LARGE, LARGEST, MOST_VALUES, TIMES, values
 from mcpproxy.jsonrpc import Malformed
 
 logger = logging.getLogger(__name__)
@@ -189,6 +189,7 @@ async def receive(
     messages: MemoryObjectSendStream[SessionMessage | Exception],
     replies: Outgoing,
     owed: Owed,
+    moved: Callable[[int], None],
 ) -> None:
     batches = False
     async with messages, replies:
@@ -208,6 +209,8 @@ async def receive(
                     batches = jsonrpc.has_batches((message.params or {}).get("protocolVersion"))
                 owed.asked(message)
                 await messages.send(SessionMessage(message))
+            if isinstance(line, bytes) and len(line) > LARGE:
+                moved(TIMES * len(line))
         if not gone(stream):
             for late in await owed.settle():
                 await replies.send(SessionMessage(late))
@@ -239,11 +242,13 @@ async def send(
 
 @asynccontextmanager
 async def open_messages(
-    read: ByteReceiveStream, write: ByteSendStream
+    read: ByteReceiveStream,
+    write: ByteSendStream,
+    moved: Callable[[int], None] = lambda size: None,
 ) -> AsyncIterator[tuple[Incoming, Outgoing]]:
     """The two streams of messages that `Server.run` wants, over two streams of bytes.
 
-    The incoming stream ends when either side of the pipe is gone, or soon after, so that nothing
+    `moved` is told what memory a large message took. The incoming stream ends when either side of the pipe is gone, or soon after, so that nothing
     keeps running for a client that can't hear the answer.
     """
     into, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -256,7 +261,7 @@ async def open_messages(
         async def read_on() -> None:
             # A broken stream of messages means that the server side has ended first.
             with reading, suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await receive(read, into, replies, owed)
+                await receive(read, into, replies, owed, moved)
 
         async def write_on() -> None:
             await send(write, out_of, owed)

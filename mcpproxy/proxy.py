@@ -81,7 +81,8 @@ class McpFace:
     async def serve_pipe(self, read: ByteReceiveStream, write: ByteSendStream) -> None:
         """Serve one client on two byte streams, a message per line, until it is gone."""
         server = self.faces["/mcp"].server
-        async with open_messages(read, write) as (incoming, outgoing):
+        moved = self.tools.daemon.pool.moved
+        async with open_messages(read, write, moved) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
 
     def close(self) -> None:

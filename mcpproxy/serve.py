@@ -24,6 +24,7 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskStatus
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpproxy import profiles, tracing
+from mcpproxy.bulk import LARGE, TIMES
 from mcpproxy.connections import Limited, Local, same_user
 from mcpproxy.daemon import Daemon, open_daemon
 from mcpproxy.errors import ProxyError, Refused, SettingsError
@@ -74,7 +75,12 @@ class Router:
                 await refuse(send, refusal, state["request_id"], scope["path"])
                 return
             scope = {**scope, "state": {**state, "caller": caller}}
-        await self._faces.get(path, self._api)(scope, receive, send)
+        try:
+            await self._faces.get(path, self._api)(scope, receive, send)
+        finally:
+            size = dict(scope["headers"]).get(b"content-length", b"")
+            if size.isdigit() and int(size) > LARGE:
+                self._daemon.pool.moved(TIMES * int(size))
 
 
 class Server(uvicorn.Server):

@@ -18,6 +18,7 @@ from mcpproxy.journal.store import Retention
 from mcpproxy.journal.writer import Journal
 from mcpproxy.listings import Listings
 from mcpproxy.paging import Pages
+from mcpproxy.sandbox.pool import Pool
 from mcpproxy.settings import Settings
 
 
@@ -106,6 +107,7 @@ class FakeDaemon:
         self.pages = Pages()
         self.listings = Listings(self.fleet)
         self.journal = no_journal()
+        self.pool = Pool(1, 1, forks=True)
         self.executed: list[tuple[dict[str, Any], str, str]] = []
         self.called: list[tuple[str, str, dict[str, Any], Any]] = []
         self.results: dict[str, dict[str, Any] | Exception] = {}

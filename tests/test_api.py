@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
+import weakref
+from contextlib import suppress
 from types import SimpleNamespace
 
 import anyio
+import anyio.lowlevel
 import pytest
 from asgi import Client, ask, http
 from fakes import FakeDaemon, catalog, server
@@ -20,7 +24,7 @@ from mcpproxy.guard import Guard
 from mcpproxy.policy import ADMIN, Caller
 from mcpproxy.rest import code
 from mcpproxy.rest.api import open_api
-from mcpproxy.rest.routing import STATUS
+from mcpproxy.rest.routing import STATUS, Request, while_there
 from mcpproxy.scripts import Scripts
 from mcpproxy.settings import Settings
 from mcpproxy.tokens import Tokens
@@ -394,3 +398,23 @@ async def test_a_parameter_is_read_strictly(app):
     assert unknown.body["error"]["message"] == (
         "'sever' is no parameter of /api/v1/tools; it takes server, lazy"
     )
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_nothing_holds_a_request_that_is_answered(fails):
+    async def act() -> None:
+        await anyio.lowlevel.checkpoint()
+        if fails:
+            raise Refused("INVALID_REQUEST", "no")
+
+    request = Request({}, anyio.sleep_forever, {}, {}, {"code": "x" * 1000})
+    held = weakref.ref(request)
+    gc.disable()
+    try:
+        with suppress(Refused):
+            await while_there(request, act)
+        del request
+        await anyio.wait_all_tasks_blocked()
+        assert held() is None
+    finally:
+        gc.enable()

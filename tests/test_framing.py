@@ -15,7 +15,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
 from mcpproxy import framing
-from mcpproxy.bulk import MOST_VALUES
+from mcpproxy.bulk import LARGE, MOST_VALUES, TIMES
 from mcpproxy.framing import TooLong, dump, lines, open_messages, parse
 from mcpproxy.jsonrpc import Malformed
 
@@ -196,6 +196,19 @@ async def test_what_is_not_answered_soon_is_answered_that_it_was_stopped_and_onc
     answers = {each["id"]: each for each in map(json.loads, sink.data.splitlines())}
     assert len(sink.data.splitlines()) == 2 and answers[2]["result"] == {}
     assert "keep it open" in answers[1]["error"]["message"]
+
+
+async def test_what_memory_a_large_message_takes_is_told():
+    told = []
+    large = json.dumps({"jsonrpc": "2.0", "method": "x" * (LARGE + 1)}).encode()
+    async with open_messages(Chunks(request(1) + b"\n" + large), Sink(), told.append) as (
+        incoming,
+        _,
+    ):
+        await incoming.receive()
+        await incoming.receive()
+        await anyio.wait_all_tasks_blocked()
+    assert told == [TIMES * len(large)]
 
 
 async def test_who_has_closed_both_ways_is_waited_for_no_longer(monkeypatch):

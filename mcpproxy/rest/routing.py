@@ -128,9 +128,10 @@ async def while_there(request: Request, act: Callable[[], Awaitable[Any]]) -> An
     """What `act` gives, or `NOBODY` when the client hung up first, which cancels it."""
     found: Any = NOBODY
     failure: Exception | None = None
+    receive = request.receive  # the task's end leaves a cycle, which had better not hold the body
 
     async def watch() -> None:
-        await hung_up(request.receive)
+        await hung_up(receive)
         tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
@@ -141,7 +142,10 @@ async def while_there(request: Request, act: Callable[[], Awaitable[Any]]) -> An
             failure = error  # raised below, where no task group can wrap it
         tasks.cancel_scope.cancel()
     if failure is not None:
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # its traceback holds this frame, and with it the request
     return found
 
 

@@ -7,6 +7,7 @@ started again, and only the scripts that ran at that moment are lost.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -95,14 +96,18 @@ class Pool:
                 yield vm
             finally:
                 self._over.append(vm)
-                self._moved += vm.moved
-                if self._moved > MUCH_BYTES:
-                    self._used.set()
+                self.moved(vm.moved)
                 if not vm.finished:
                     vm.close()
                     self._refill()
         finally:
             self._leave()
+
+    def moved(self, size: int) -> None:
+        """So many bytes more went through this process for scripts: after many of them memory is given back."""
+        self._moved += size
+        if self._moved > MUCH_BYTES:
+            self._used.set()
 
     def _take(self) -> Vm:
         while self._spares:
@@ -159,6 +164,7 @@ class Pool:
             await self._used.wait()
             await anyio.sleep(TIDY_SECONDS)
             self._used, self._moved = anyio.Event(), 0
+            gc.collect()  # what was cancelled is in cycles, and holds what it was about
             await anyio.to_thread.run_sync(give_back)
 
     def _refill(self) -> None:
