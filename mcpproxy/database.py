@@ -108,7 +108,7 @@ class Database:
         private_directory(self.path.parent)
         private_file(self.path)  # SQLite's files beside it take its mode
         made = sqlite3.connect(
-            self.path, BUSY_MS / 1000, check_same_thread=False, isolation_level=None
+            self.path, timeout=BUSY_MS / 1000, check_same_thread=False, isolation_level=None
         )
         try:
             made.execute("PRAGMA journal_mode = WAL")
